@@ -1,0 +1,50 @@
+PYTHON ?= python3
+SEEDS ?= 500
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup check test sim demo fmt clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv and install Shardlog with its tools (only when something changed)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "setup: Python 3.11 or newer is needed ($(PYTHON) is not): make PYTHON=python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "setup: $(PYTHON) cannot make a virtual environment: apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+check: setup ## Lint, format check, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: setup ## All tests, then SEEDS simulated runs, the mutants and the bounded exploration
+	$(BIN)/pytest -n auto
+	$(BIN)/shardlog sim run --seeds $(SEEDS)
+	$(BIN)/shardlog sim mutants
+	$(BIN)/shardlog sim explore
+
+sim: setup ## Simulated runs only: make sim SEEDS=100000
+	$(BIN)/shardlog sim run --seeds $(SEEDS)
+
+demo: setup ## Watch a shard survive faults
+	@$(BIN)/shardlog sim demo
+
+fmt: setup ## Format and fix what can be fixed
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

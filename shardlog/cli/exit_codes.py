@@ -1,0 +1,15 @@
+"""What the exit status of `shardlog` means.
+
+Scripts and CI branch on these numbers, so a number is never given a new meaning. 1 is left out on
+purpose: it is what a shell or an interpreter that never reached Shardlog tends to return.
+"""
+
+from typing import Final
+
+OK: Final = 0
+USAGE: Final = 2  # the command line was wrong; nothing was done
+CRASH: Final = 3  # an exception nobody expected, in the command or in the code it simulates
+SAFETY: Final = 4  # a checker saw a safety invariant broken
+LIVENESS: Final = 5  # faults ended and the shard still made no progress
+SURVIVED: Final = 6  # a mutant survived: the checkers missed a bug that was put in on purpose
+INTERRUPTED: Final = 130  # Ctrl-C, as a shell reports SIGINT

@@ -1,0 +1,54 @@
+"""The `shardlog` command.
+
+Each command group lives in the module of its own name and is imported when it is first asked for,
+so that a command pays only for the libraries it uses. Every way out of a command becomes one of
+the codes in `exit_codes`, here and nowhere else.
+"""
+
+import traceback
+from importlib import import_module
+from typing import Any
+
+import rich_click as click
+from click.exceptions import Exit
+
+from shardlog import __version__
+from shardlog.cli import exit_codes
+
+COMMAND_GROUPS = ("sim",)
+
+
+class ShardlogGroup(click.RichGroup):
+    """Finds command groups by module name and translates exceptions to exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMAND_GROUPS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMAND_GROUPS:
+            return None
+        command: click.Command = getattr(import_module(f"shardlog.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(exit_codes.INTERRUPTED)
+        except (click.UsageError, Exit, BrokenPipeError):
+            raise
+        except click.ClickException as error:
+            raise click.UsageError(error.format_message()) from error
+        except Exception:
+            traceback.print_exc()
+            ctx.exit(exit_codes.CRASH)
+
+
+@click.group(cls=ShardlogGroup, name="shardlog")
+@click.version_option(__version__, prog_name="shardlog")
+def main() -> None:
+    """A replicated, sharded log.
+
+    Exit status: 0 ok, 2 usage, 3 crash, 4 safety, 5 liveness, 6 a mutant survived, 130 interrupted.
+    """

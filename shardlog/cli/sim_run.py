@@ -1,0 +1,81 @@
+"""`shardlog sim run` and `shardlog sim replay`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from shardlog.cli import exit_codes
+
+if TYPE_CHECKING:
+    from shardlog.sim.runner import Outcome, Summary
+
+EXIT_CODES = {
+    "": exit_codes.OK,
+    "CrashFailure": exit_codes.CRASH,
+    "SafetyFailure": exit_codes.SAFETY,
+    "LivenessFailure": exit_codes.LIVENESS,
+}
+
+
+@click.command()
+@click.option("--seeds", default=100, show_default=True, help="How many seeds to run.")
+@click.option("--start", default=1, show_default=True, help="The first seed.")
+@click.option("--jobs", default=0, help="How many processes; all cores if not given.")
+@click.option("--keep-going", is_flag=True, help="Go on after a failure.")
+@click.pass_context
+def run(ctx: click.Context, seeds: int, start: int, jobs: int, keep_going: bool) -> None:
+    """Run many seeds; stop at the first that fails."""
+    from shardlog.sim.runner import run_many
+
+    summary = run_many(range(start, start + seeds), jobs, keep_going, _report)
+    _summarize(summary)
+    worst = summary.worst
+    ctx.exit(EXIT_CODES[worst.kind] if worst else exit_codes.OK)
+
+
+@click.command()
+@click.option("--seed", required=True, type=int, help="The seed to replay.")
+@click.option("--trace", default=None, help="Write every step to this file; - is standard output.")
+@click.option("--options", "show_options", is_flag=True, help="Show what the seed decided.")
+@click.pass_context
+def replay(ctx: click.Context, seed: int, trace: str | None, show_options: bool) -> None:
+    """Run one seed again."""
+    from shardlog.sim.options import Options
+    from shardlog.sim.runner import run_options
+    from shardlog.sim.trace import Recorder
+
+    options = Options.of(seed)
+    if show_options:
+        click.echo("\n".join(options.lines()), err=True)
+    if trace is None:
+        outcome = run_options(options)
+    elif trace == "-":
+        outcome = run_options(options, [Recorder(sys.stdout)])
+    else:
+        with open(trace, "w", encoding="utf-8") as out:
+            outcome = run_options(options, [Recorder(out)])
+    for line in outcome.statistics.lines():
+        click.echo(line, err=True)
+    if outcome.kind:
+        click.echo(outcome.details, err=True, nl=False)
+        click.echo(f"seed {seed}: {outcome.kind}: {outcome.text}", err=True)
+    ctx.exit(EXIT_CODES[outcome.kind])
+
+
+def _report(outcome: Outcome) -> None:
+    if outcome.kind:
+        click.echo(f"seed {outcome.seed}: {outcome.kind}: {outcome.text}")
+        click.echo(outcome.replay)
+
+
+def _summarize(summary: Summary) -> None:
+    rate = summary.statistics.messages / summary.worker_seconds if summary.worker_seconds else 0
+    for line in summary.statistics.lines():
+        click.echo(line)
+    click.echo(
+        f"{summary.runs} seeds in {summary.seconds:.1f} s, {len(summary.failures)} failed, "
+        f"{rate:,.0f} messages per second and core"
+    )

@@ -1,0 +1,47 @@
+"""What a leader owes to the clients that wait."""
+
+from __future__ import annotations
+
+from shardlog.protocol.effects import ServeRead
+from shardlog.protocol.entry import Kind
+from shardlog.protocol.failures import NotLeader
+from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.messages import Appended, ClientRefused, Registered
+from shardlog.protocol.replica_state import ReplicaState
+
+
+def answer_committed(r: ReplicaState, lead: Leadership, before: int) -> None:
+    """Reply to everyone whose entry is in `[before, commit)`: never earlier (rule 18)."""
+    if not lead.waiters:
+        return
+    for header in r.log.between(before, r.commit):
+        for waiter in lead.waiters.pop(header.end, ()):
+            if header.kind is Kind.REGISTER:
+                r.send(waiter.client, Registered(waiter.number, header.base))
+            else:
+                r.send(waiter.client, Appended(waiter.session, waiter.number, header.base))
+
+
+def answer_reads(r: ReplicaState, lead: Leadership) -> None:
+    """A read is served when a quorum has shown that nobody else could have led meanwhile."""
+    if not lead.reads or r.commit <= lead.tenure_first:
+        return
+    ready = [each for each in lead.reads if lead.echoed_by_quorum(r.member, each.beat)]
+    if not ready:
+        return
+    lead.reads = [each for each in lead.reads if each not in ready]
+    for read in ready:
+        headers = r.log.between(max(read.start, r.log.first), r.commit)
+        visible = [header for header in headers if header.kind is Kind.DATA]
+        r.emit(ServeRead(read.client, read.nonce, tuple(visible[: read.entries_max]), r.commit))
+
+
+def dismiss(r: ReplicaState) -> None:
+    """The leadership ends: whether what they wait for survives, the next leader will tell."""
+    if r.lead is None:
+        return
+    for waiters in r.lead.waiters.values():
+        for waiter in waiters:
+            r.send(waiter.client, ClientRefused(waiter.session, waiter.number, NotLeader(None)))
+    for read in r.lead.reads:
+        r.send(read.client, ClientRefused(0, read.nonce, NotLeader(None)))

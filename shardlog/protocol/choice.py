@@ -1,0 +1,209 @@
+"""Which log survives an election, and who leads it.
+
+Corrupt is not absent.  A fence answer tells, slot by slot, what a replica holds, what it held and
+can no longer read, and what it positively never had.  The best *possible* log is the one whose
+last entry has the highest (epoch, offset), bad slots included: whatever was committed is in it,
+because a committed entry is on a replication quorum, and that meets every fencing quorum.
+
+Then the best log is walked.  An entry with a valid copy somewhere is kept; the leader will fetch
+it.  An entry without one stops the election until a copy turns up, or until so many replicas
+positively never had it that it cannot have been committed (a nack quorum).  Only then is the log
+cut there, and the ranking starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shardlog.protocol.entry import EntryId, Member
+from shardlog.protocol.failures import ImpossibleState
+from shardlog.protocol.history import OPEN_END, clip, divergence, epoch_at, last_epoch
+from shardlog.protocol.log import Mark
+from shardlog.protocol.messages import FenceAnswer, Kept, Slot
+from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Not yet: `entry` may have been committed and no valid copy has answered."""
+
+    entry: EntryId | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who leads, with which log, and where to fetch what is missing or bad."""
+
+    leader: Member
+    kept: Kept
+    sources: tuple[Member, ...]
+
+
+class Possible:
+    """A fence answer as a log that may still be cut."""
+
+    __slots__ = ("answer", "end", "open_tail", "slots")
+
+    def __init__(self, answer: FenceAnswer) -> None:
+        self.answer = answer
+        self.end = answer.end
+        self.open_tail = answer.open_tail
+        self.slots: list[Slot] = list(answer.slots)
+
+    @property
+    def may_end(self) -> int:
+        return OPEN_END if self.open_tail else self.end
+
+    def epoch_at(self, offset: int) -> int:
+        return epoch_at(clip(self.answer.history, self.may_end), offset)
+
+    def cut(self, end: int) -> None:
+        """From now on the log is known to end at `end`."""
+        self.end, self.open_tail = end, False
+        self.slots = [slot for slot in self.slots if slot.base < end]
+
+    def slot_at(self, offset: int) -> Slot | None:
+        for slot in self.slots:
+            if slot.base <= offset and (offset < slot.end or not slot.end):
+                return slot
+        return None
+
+    def copy_end(self, epoch: int, offset: int) -> int | None:
+        """Where a valid copy of the entry (epoch, offset) ends here; None if there is none.
+
+        Below its commit offset a replica lists only what is bad, so the rest counts as good.
+        """
+        if offset < self.answer.first or offset >= self.end or self.epoch_at(offset) != epoch:
+            return None
+        slot = self.slot_at(offset)
+        if slot is not None:
+            return slot.end if slot.mark is Mark.PRESENT and slot.base == offset else None
+        if offset >= self.answer.commit:
+            return None
+        later = [slot.base for slot in self.slots if offset < slot.base < self.answer.commit]
+        return min([self.answer.commit, *later])
+
+    def never_had(self, epoch: int, offset: int) -> bool:
+        """Whether this replica positively never held the entry (epoch, offset): a nack."""
+        if offset < self.answer.first:
+            return False
+        if offset >= self.end:
+            return not self.open_tail
+        slot = self.slot_at(offset)
+        if slot is not None and slot.mark is not Mark.PRESENT:
+            return False
+        return self.epoch_at(offset) != epoch
+
+
+def rank(log: Possible) -> tuple[int, int]:
+    """By the last entry that may be held, never by the node's own epoch (rule 3)."""
+    return last_epoch(clip(log.answer.history, log.may_end)), log.may_end
+
+
+def decide(
+    answers: Mapping[Member, FenceAnswer],
+    ensembles: Sequence[Ensemble],
+    policy: QuorumPolicy,
+    *,
+    preferred: str | None = None,
+    excluded: Iterable[Member] = (),
+) -> Decision | Waiting:
+    """Choose over all answers; the leader comes from the last of `ensembles`, the final one."""
+    for ensemble in ensembles:
+        if not reached(policy.of(len(ensemble)).fencing, ensemble, answers.keys()):
+            return Waiting(None, "no fencing quorum yet")
+    logs = {member: Possible(answer) for member, answer in sorted(answers.items())}
+    best = survivor(logs, ensembles, policy)
+    if isinstance(best, Waiting):
+        return best
+    kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
+    leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded))
+    if leader is None:
+        return Waiting(None, "no member of the final ensemble can lead yet")
+    others = [member for member in logs if member != leader]
+    others.sort(key=lambda member: -_matched(kept, logs[member]))
+    return Decision(leader, kept, tuple(others))
+
+
+def survivor(
+    logs: Mapping[Member, Possible], ensembles: Sequence[Ensemble], policy: QuorumPolicy
+) -> Possible | Waiting:
+    """The best log, cut where it cannot have been committed."""
+    committed = max(log.answer.commit for log in logs.values())
+    while True:
+        best = max(logs.values(), key=rank)
+        lacking = _first_without_copy(best, logs.values())
+        if lacking is None:
+            return best
+        epoch = best.epoch_at(lacking)
+        if lacking < committed or not nacked(epoch, lacking, logs, ensembles, policy):
+            return Waiting(EntryId(epoch, lacking), "no valid copy has answered")
+        for log in logs.values():
+            if log.may_end > lacking and log.epoch_at(lacking) == epoch:
+                log.cut(lacking)
+        if best.open_tail or best.end > lacking:
+            raise ImpossibleState("a cut that did not cut")
+
+
+def nacked(
+    epoch: int,
+    offset: int,
+    logs: Mapping[Member, Possible],
+    ensembles: Sequence[Ensemble],
+    policy: QuorumPolicy,
+) -> bool:
+    """Whether a nack quorum, of every ensemble, positively never had the entry (rule 13)."""
+    never = {member for member, log in logs.items() if log.never_had(epoch, offset)}
+    return all(reached(policy.of(len(each)).nack, each, never) for each in ensembles)
+
+
+def _first_without_copy(best: Possible, logs: Iterable[Possible]) -> int | None:
+    """The first offset of the best log that no answer can supply; None if all can be had."""
+    for slot in best.slots:
+        if slot.mark is Mark.PRESENT:
+            continue
+        offset, end = slot.base, slot.end or best.may_end
+        while offset < end:
+            epoch = best.epoch_at(offset)
+            copies = (log.copy_end(epoch, offset) for log in logs)
+            reach = max((copy for copy in copies if copy is not None), default=None)
+            if reach is None:
+                return offset
+            offset = reach
+    return None
+
+
+def _head(logs: Iterable[Possible], best: Possible) -> int:
+    """The checksum of the best log's last entry, where somebody has told it; else 0."""
+    if best.end == best.answer.end and best.answer.head:
+        return best.answer.head
+    for log in logs:
+        for slot in log.slots:
+            if slot.end == best.end and slot.checksum and slot.epoch == best.epoch_at(slot.base):
+                return slot.checksum
+    return 0
+
+
+def _matched(kept: Kept, log: Possible) -> int:
+    """How much of the kept log this one shares."""
+    return divergence(log.answer.history, log.end, kept.history, kept.end)
+
+
+def _leader(
+    kept: Kept,
+    logs: Mapping[Member, Possible],
+    final: Ensemble,
+    preferred: str | None,
+    excluded: set[Member],
+) -> Member | None:
+    """The least work to bring up; preference only breaks ties."""
+    candidates = [member for member in final if member in logs and not logs[member].answer.syncing]
+
+    def merit(member: Member) -> tuple[bool, int, int, bool]:
+        log = logs[member]
+        bad = sum(1 for slot in log.slots if slot.mark is not Mark.PRESENT)
+        return member not in excluded, _matched(kept, log), -bad, member.node == preferred
+
+    return max(sorted(candidates), key=merit, default=None)

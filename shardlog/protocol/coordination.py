@@ -1,0 +1,133 @@
+"""Events, effects and commands of the coordinator machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardlog.protocol.effects import Received, Send, Tick
+from shardlog.protocol.quorum import QuorumPolicy
+from shardlog.protocol.shard import Shard
+
+# --- commands ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateShard:
+    nodes: tuple[str, ...]
+    quorum: QuorumPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Replace `old` by `new`; a node that lost its disk is swapped for itself."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    old: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortChange:
+    """Give up a reconfiguration that is not in COMMIT yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Hand leadership over to `node`, if it is caught up."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrimShard:
+    """Drop committed entries below `first`."""
+
+    first: int
+
+
+Command = CreateShard | Swap | Expand | Contract | AbortChange | Promote | TrimShard
+
+# --- events ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The record as it stands, from a read or a watch; version 0 and None if there is none."""
+
+    version: int
+    shard: Shard | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """The answer to a `CompareAndSwap`: if not `done`, the record as it stands."""
+
+    done: bool
+    version: int
+    shard: Shard | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """A person, or the operator's reconcile, wants something."""
+
+    number: int
+    command: Command
+
+
+CoordinatorEvent = Loaded | Swapped | Commanded | Received | Tick
+
+# --- effects -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read the record; answered by `Loaded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAndSwap:
+    """Write `shard` if the version still is `version`; answered by `Swapped`."""
+
+    version: int
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The command stands in the metadata, or has been carried out."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The command cannot be done; `reason` is for a person."""
+
+    number: int
+    reason: str
+
+
+CoordinatorEffect = Load | CompareAndSwap | Send | Accepted | Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorLimits:
+    """Every bound of a coordinator, with its unit in the name."""
+
+    status_ms: int = 100
+    resend_ms: int = 150
+    leader_timeout_ms: int = 600
+    election_timeout_ms: int = 1500
+    change_timeout_ms: int = 6000
+    join_timeout_ms: int = 10000
+    pause_ms: int = 400

@@ -1,0 +1,163 @@
+"""The coordinator machine: elects, reconfigures and looks after one shard.
+
+`step(now_ms, event)` returns effects, as a replica does.  It is driven by levels, not edges: each
+step looks at the record and at what has been heard, and does the next thing that is due.  What
+it writes comes back as `Swapped`; a write that lost its race brings the record that won.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import electing, reconfiguring, tending
+from shardlog.protocol.coordination import (
+    Commanded,
+    CoordinatorEffect,
+    CoordinatorEvent,
+    Loaded,
+    Swapped,
+)
+from shardlog.protocol.coordinator_state import CoordinatorState, Intent
+from shardlog.protocol.effects import Received, Tick
+from shardlog.protocol.messages import (
+    BecameLeader,
+    CannotServe,
+    Committed,
+    Created,
+    Destroyed,
+    Envelope,
+    FenceAnswer,
+    Prepared,
+    Refused,
+    SnapshotInstalled,
+    SnapshotOffer,
+    StatusReport,
+    WritesPaused,
+)
+from shardlog.protocol.shard import Shard, Status
+
+
+class Coordinator(CoordinatorState):
+    """See the module."""
+
+    __slots__ = ()
+
+    def step(self, now_ms: int, event: CoordinatorEvent) -> list[CoordinatorEffect]:
+        self.now_ms = now_ms
+        self.out = []
+        if isinstance(event, Tick):
+            self._tick()
+        elif isinstance(event, Received):
+            if self.record is not None and event.envelope.shard == self.shard:
+                self._receive(event.envelope, self.record)
+        elif isinstance(event, Loaded):
+            if event.version > self.version and not self.writing:
+                self._adopt(event.version, event.shard)
+        elif isinstance(event, Swapped):
+            self._swapped(event)
+        elif isinstance(event, Commanded):
+            self._obey(event)
+        out, self.out = self.out, []
+        return out
+
+    def _tick(self) -> None:
+        if self.version < 0:
+            self.load()
+        elif self.record is not None and not self.writing and not self.record.halted:
+            self._drive(self.record)
+
+    def _drive(self, record: Shard) -> None:
+        if record.status is Status.CREATING:
+            tending.drive_creating(self, record)
+        elif record.status is Status.ELECTION:
+            electing.drive(self, record)
+        else:
+            self._drive_steady(record)
+
+    def _drive_steady(self, record: Shard) -> None:
+        polling = self.polled_ms < 0 or self.now_ms - self.polled_ms >= self.limits.status_ms
+        tending.poll(self, record)
+        if tending.must_elect(self, record):
+            electing.start(self, record)
+            return
+        if tending.tend_removed(self, record) or tending.tend_lost(self, record):
+            return
+        if polling:
+            tending.tend_followers(self, record)
+        if record.change:
+            reconfiguring.drive_change(self, record)
+        elif record.joining:
+            reconfiguring.drive_joining(self, record)
+
+    def _receive(self, envelope: Envelope, record: Shard) -> None:
+        message = envelope.message
+        if isinstance(message, StatusReport):
+            tending.reported(self, record, message)
+        elif isinstance(message, FenceAnswer):
+            electing.answered(self, record, message)
+        elif isinstance(message, Refused):
+            tending.refused(self, record, envelope, message)
+        elif isinstance(message, BecameLeader):
+            if not self.writing:
+                electing.became(self, record, envelope, message)
+        elif isinstance(message, CannotServe):
+            electing.cannot_serve(self, record, envelope, message)
+        elif isinstance(message, Prepared):
+            reconfiguring.prepared(self, record, envelope, message)
+        elif isinstance(message, Committed):
+            reconfiguring.committed(self, record, envelope, message)
+        elif isinstance(message, Created):
+            tending.created(self, record, envelope, message)
+        elif isinstance(message, SnapshotOffer):
+            reconfiguring.offered(self, record, message)
+        elif isinstance(message, SnapshotInstalled):
+            reconfiguring.installed(self, record, envelope, message)
+        elif isinstance(message, WritesPaused):
+            reconfiguring.paused(self, record, message)
+        elif isinstance(message, Destroyed):
+            tending.destroyed(self, record, envelope, message)
+
+    def _swapped(self, event: Swapped) -> None:
+        self.writing = False
+        if not event.done:
+            self.reject("the shard changed meanwhile")
+            self._adopt(event.version, event.shard)
+            return
+        election = self.election
+        self._adopt(event.version, event.shard, mine=self.intent is Intent.ELECT)
+        self.accept()
+        record = self.record
+        if record is None:
+            return
+        if election and record.status is Status.STEADY and election.epoch == record.epoch:
+            electing.finished(self, record, election)
+        self._drive(record)
+
+    def _adopt(self, version: int, shard: Shard | None, *, mine: bool = False) -> None:
+        """The record as it stands now; what was heard in another epoch no longer counts."""
+        before = self.record
+        self.version, self.record = version, shard
+        if shard is None:
+            return
+        if mine:
+            electing.begun(self, shard)
+        elif before is None or before.epoch != shard.epoch:
+            self.forget()
+        elif before.status != shard.status:
+            self.election = None
+            self.healthy_ms = self.changed_ms = self.now_ms
+        elif before.change != shard.change or before.joining != shard.joining:
+            self.changed_ms = self.now_ms
+            self.sent_ms = -1
+            if before.joining is None:
+                self.snapshot, self.installed = None, False
+
+    def _obey(self, event: Commanded) -> None:
+        if self.command is not None or self.writing:
+            waiting, self.command = self.command, event
+            self.reject("busy: try again")
+            self.command = waiting
+        elif self.version < 0:
+            self.command = event
+            self.reject("the metadata has not been read yet")
+        else:
+            self.command = event
+            reconfiguring.obey(self, event.command)

@@ -1,0 +1,148 @@
+"""The state of a coordinator, and the means by which its rules speak.
+
+A coordinator remembers nothing that matters: whatever it must not forget stands in the metadata,
+written by compare-and-swap before it is acted on.  The rest, who answered and when, is rebuilt by
+asking.  That is why any number of coordinators may run, and any of them may die anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+from shardlog.protocol.coordination import (
+    Accepted,
+    Commanded,
+    CompareAndSwap,
+    CoordinatorEffect,
+    CoordinatorLimits,
+    Load,
+    Rejected,
+)
+from shardlog.protocol.effects import Send
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import BecomeLeader, Envelope, FenceAnswer, Message, Snapshot
+from shardlog.protocol.shard import Shard
+from shardlog.protocol.suspicion import Seen
+
+
+class Intent(StrEnum):
+    """What a write in flight is for: decides what is done once it stands."""
+
+    ELECT = "elect"
+    OTHER = "other"
+
+
+class Election:
+    """One election, driven by the coordinator that wrote its epoch, and by no other (rule 1)."""
+
+    __slots__ = ("answers", "asked", "epoch", "sent_ms", "started_ms", "waiting")
+
+    def __init__(self, epoch: int, now_ms: int) -> None:
+        self.epoch = epoch
+        self.started_ms = now_ms
+        self.sent_ms = -1
+        self.answers: dict[Member, FenceAnswer] = {}
+        # Set once the leader is chosen; answers that come later are kept for it (O2).
+        self.asked: tuple[Member, BecomeLeader] | None = None
+        # What the election waits for, for people.
+        self.waiting = ""
+
+
+class CoordinatorState:
+    """See the module."""
+
+    __slots__ = (
+        "bad_reports",
+        "changed_ms",
+        "command",
+        "created",
+        "election",
+        "excluded",
+        "gone",
+        "healthy_ms",
+        "installed",
+        "intent",
+        "limits",
+        "lost",
+        "name",
+        "now_ms",
+        "out",
+        "paused",
+        "polled_ms",
+        "record",
+        "seen",
+        "sent_ms",
+        "shard",
+        "snapshot",
+        "version",
+        "writing",
+    )
+
+    def __init__(self, name: str, shard: str, limits: CoordinatorLimits) -> None:
+        self.name = name
+        self.shard = shard
+        self.limits = limits
+        self.now_ms = 0
+        self.out: list[CoordinatorEffect] = []
+        # The record as last read or written; version 0 means that none was seen yet.
+        self.version = -1
+        self.record: Shard | None = None
+        # At most one write is in flight.
+        self.writing = False
+        self.intent = Intent.OTHER
+        self.command: Commanded | None = None
+        self.forget()
+        self.excluded: tuple[Member, ...] = ()
+
+    def forget(self) -> None:
+        """The epoch changed: everything that was heard before belongs to the past."""
+        self.election: Election | None = None
+        self.seen: dict[Member, Seen] = {}
+        self.created: dict[str, int] = {}
+        self.gone: set[Member] = set()
+        self.lost: dict[Member, int] = {}
+        self.snapshot: Snapshot | None = None
+        self.installed = False
+        self.paused = -1
+        self.bad_reports = 0
+        self.healthy_ms = self.now_ms
+        self.changed_ms = self.now_ms
+        self.polled_ms = -1
+        self.sent_ms = -1
+
+    def load(self) -> None:
+        self.out.append(Load())
+
+    def write(self, shard: Shard, intent: Intent = Intent.OTHER) -> None:
+        """Write before acting, and only on top of what was read."""
+        self.writing = True
+        self.intent = intent
+        self.out.append(CompareAndSwap(self.version, shard))
+
+    def send(self, member: Member, message: Message) -> None:
+        self.out.append(
+            Send(Envelope(self.shard, self.name, 0, member.node, member.incarnation, message))
+        )
+
+    def accept(self) -> None:
+        if self.command:
+            self.out.append(Accepted(self.command.number))
+            self.command = None
+
+    def reject(self, reason: str) -> None:
+        if self.command:
+            self.out.append(Rejected(self.command.number, reason))
+            self.command = None
+
+    def due_again(self) -> bool:
+        """Whether it is time to repeat what has not been answered."""
+        if self.sent_ms >= 0 and self.now_ms - self.sent_ms < self.limits.resend_ms:
+            return False
+        self.sent_ms = self.now_ms
+        return True
+
+
+def changed(record: Shard, **fields: Any) -> Shard:
+    return replace(record, **fields)

@@ -1,0 +1,96 @@
+"""Follow cursors: where each follower stands, as its leader knows it.
+
+A cursor begins unannounced: the follower has to accept the leader's history first, and cut what
+parts from it.  From then on its log is a prefix of the leader's, which is what lets one number,
+`acked`, say everything.  What has been sent and not acknowledged is bounded, so a slow follower
+never grows the leader's memory.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.history import OPEN_END
+from shardlog.protocol.log import Log
+from shardlog.protocol.messages import Snapshot
+
+
+class Cursor:
+    """One follower or standby."""
+
+    __slots__ = (
+        "acked",
+        "announced",
+        "at",
+        "beat",
+        "cut",
+        "heard_ms",
+        "lost",
+        "member",
+        "next",
+        "promised",
+        "promised_beat",
+        "sent_ms",
+        "snapshot",
+        "standby",
+    )
+
+    def __init__(self, member: Member, standby: bool, cut: int = OPEN_END) -> None:
+        self.member = member
+        self.standby = standby
+        self.cut = cut
+        """Where its log parts from ours; OPEN_END if it is known to be a prefix."""
+        self.snapshot: Snapshot | None = None
+        self.announced = False
+        self.acked = 0
+        """Durable there, by its last word."""
+        self.promised = 0
+        """The highest it ever acknowledged, and the heartbeat after which it did so."""
+        self.promised_beat = 0
+        self.at = 0
+        self.next = 0
+        """The next offset to send: acked ≤ next ≤ the log's end."""
+        self.sent_ms = 0
+        self.heard_ms = 0
+        self.beat = 0
+        self.lost = False
+        """It came back with less than it had acknowledged (rule 15): it is not to be used."""
+
+    def unannounce(self, cut: int) -> None:
+        """The epoch or the follower changed: announce again before anything else is sent."""
+        self.announced = False
+        self.cut = cut
+        self.sent_ms = -1
+
+    def confirm(self, acked: int, at: int, now_ms: int, resend_ms: int) -> None:
+        """The follower told where it is."""
+        self.acked = max(self.acked, acked)
+        self.at = at
+        self.heard_ms = now_ms
+        if not self.announced:
+            self.announced = True
+            self.next = at
+            self.sent_ms = now_ms
+        elif at < self.next and now_ms - self.sent_ms >= resend_ms:
+            self.next = at
+            self.sent_ms = now_ms
+        self.next = max(self.next, at)
+
+    def note_promise(self, beat: int) -> None:
+        if self.acked > self.promised:
+            self.promised, self.promised_beat = self.acked, beat
+
+    def to_send(self, log: Log, batch_entries_max: int, inflight_entries_max: int) -> list[Header]:
+        """The next batch, within the bound; stops before an entry whose copy here is bad."""
+        if not self.announced or self.lost or self.next >= log.end:
+            return []
+        waiting = log.between(self.at, self.next)
+        room = min(batch_entries_max, inflight_entries_max - len(waiting))
+        batch: list[Header] = []
+        position = log.position(self.next)
+        if position is None:
+            return []
+        for header in log.headers[position : position + max(room, 0)]:
+            if header.base in log.marks:
+                break
+            batch.append(header)
+        return batch

@@ -1,0 +1,211 @@
+"""Events and effects: the seam between a replica and its driver.
+
+A driver performs effects strictly in their order.  Disk effects go into one queue; `Barrier`
+makes everything before it durable before anything behind it starts, and `Sync` reports back as
+`Synced` once everything before it is durable.  A replica never answers on faith: what a sync must
+precede is sent only in the step that receives `Synced`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardlog.protocol.entry import Entry, Header, Member
+from shardlog.protocol.history import History
+from shardlog.protocol.log import Mark
+from shardlog.protocol.messages import Envelope, Snapshot
+from shardlog.protocol.sessions import Sessions
+
+# --- events ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message came in.  `draw` is a fresh random number, used only if it formats a replica."""
+
+    envelope: Envelope
+    draw: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Everything written before `Sync(token)` is durable."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """The driver found the entry at `base` damaged when it read it."""
+
+    base: int
+
+
+Event = Received | Tick | Synced | ReadFailed
+
+
+# --- disk effects ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Superblock:
+    """What is kept in several checksummed copies: every promise but the log itself.
+
+    `sessions` is the table folded up to `sessions_at`.  `syncing` is the snapshot being installed.
+    """
+
+    incarnation: int
+    epoch: int
+    led: int
+    history: History
+    commit: int
+    sessions_at: int
+    sessions: Sessions
+    syncing: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Make an empty replica."""
+
+    superblock: Superblock
+
+
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """Destroy the replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSuperblock:
+    superblock: Superblock
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEntries:
+    """Append, with the commit offset riding along (rule 17)."""
+
+    entries: tuple[Entry, ...]
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteEntry:
+    """Repair in place."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetLog:
+    """Drop the whole log and start an empty one at `first`, behind `boundary`."""
+
+    first: int
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Make durable all before it, before any behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    token: int
+
+
+# --- network effects ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class SendEntries:
+    """Read these entries and send them as `Entries`; report `ReadFailed` for a damaged one."""
+
+    to: Member
+    epoch: int
+    headers: tuple[Header, ...]
+    commit: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendFetched:
+    """The same, as `Fetched`: the answer to a `Fetch`."""
+
+    to: Member
+    epoch: int
+    headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRead:
+    """Read these entries and answer a client's `Read`."""
+
+    client: str
+    nonce: int
+    headers: tuple[Header, ...]
+    commit: int
+
+
+Disk = (
+    Format
+    | Erase
+    | WriteSuperblock
+    | WriteEntries
+    | RewriteEntry
+    | TruncateLog
+    | TrimLog
+    | ResetLog
+    | Barrier
+    | Sync
+)
+Effect = Disk | Send | SendEntries | SendFetched | ServeRead
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a driver found on disk at start."""
+
+    superblock: Superblock
+    first: int
+    boundary: int
+    headers: tuple[Header, ...]
+    marks: tuple[tuple[int, Mark], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every bound of a replica, with its unit in the name."""
+
+    heartbeat_ms: int = 50
+    quorum_silence_ms: int = 300
+    resend_ms: int = 150
+    pause_ms: int = 500
+    repair_retry_ms: int = 100
+    repair_tries_max: int = 20
+    batch_entries_max: int = 16
+    inflight_entries_max: int = 64
+    appends_inflight_max: int = 256
+    standby_lag_entries_max: int = 8
+    sessions_max: int = 64
+    replies_max: int = 8

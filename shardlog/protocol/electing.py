@@ -1,0 +1,170 @@
+"""Elections, as the coordinator drives them.
+
+Metadata first, then fence, then a quorum, then choose, then BecomeLeader, then metadata again.  An
+election is never resumed: whoever finds one that is not its own, or gives its own up, starts over
+in a new epoch, because two coordinators that finish the same epoch would make two leaders.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import choice
+from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import (
+    AddFollower,
+    BecameLeader,
+    BecomeLeader,
+    CannotServe,
+    Envelope,
+    Fence,
+    FenceAnswer,
+)
+from shardlog.protocol.shard import Joining, Phase, Shard, Status
+
+
+def start(
+    c: CoordinatorState, record: Shard, *, preferred: str | None = None, above: int = 0
+) -> None:
+    """A new epoch, written first.  A change in PREPARE is given up with it (rule 9)."""
+    epoch = max(record.epoch, above) + 1
+    fields = {"status": Status.ELECTION, "epoch": epoch, "leader": None, "preferred": preferred}
+    if record.change and record.phase is Phase.PREPARE:
+        fields |= {"change": None, "phase": None, "joining": resumed(record)}
+    c.write(changed(record, **fields), Intent.ELECT)
+
+
+def resumed(record: Shard) -> Joining | None:
+    """After a PREPARE is given up the new node is a standby again, and may be tried once more."""
+    change = record.change
+    if change is None or change.new is None:
+        return record.joining
+    return Joining(change.operation, change.old, change.new.node, change.new.incarnation)
+
+
+def begun(c: CoordinatorState, record: Shard) -> None:
+    """Our write of a new epoch stands: this election is ours."""
+    c.forget()
+    c.election = Election(record.epoch, c.now_ms)
+
+
+def drive(c: CoordinatorState, record: Shard) -> None:
+    election = c.election
+    if not owns(c, record) or election is None:
+        if c.now_ms - c.changed_ms >= c.limits.election_timeout_ms:
+            start(c, record, preferred=record.preferred)
+        return
+    due = election.sent_ms < 0 or c.now_ms - election.sent_ms >= c.limits.resend_ms
+    if due:
+        election.sent_ms = c.now_ms
+        for member in record.fencing_ensemble:
+            if member not in election.answers:
+                c.send(member, Fence(record.epoch))
+    if election.asked is None:
+        _choose(c, record, election)
+    elif c.now_ms - election.started_ms >= c.limits.election_timeout_ms:
+        # Chosen, and silent: somebody else next time.
+        c.excluded = (election.asked[0],)
+        start(c, record, preferred=record.preferred)
+    elif due:
+        c.send(*election.asked)
+
+
+def owns(c: CoordinatorState, record: Shard) -> bool:
+    """Only the coordinator that wrote an epoch may finish its election (rule 1)."""
+    return c.election is not None and c.election.epoch == record.epoch
+
+
+def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
+    decision = choice.decide(
+        election.answers,
+        record.ensembles,
+        record.quorum,
+        preferred=record.preferred,
+        excluded=c.excluded,
+    )
+    if isinstance(decision, choice.Waiting):
+        election.waiting = f"{decision.reason} {decision.entry or ''}".strip()
+        return
+    final = record.final_ensemble
+    followers = tuple(
+        election.answers[member]
+        for member in final
+        if member in election.answers and member != decision.leader
+    )
+    message = BecomeLeader(
+        record.epoch, final, record.quorum, decision.kept, decision.sources, followers
+    )
+    election.asked = (decision.leader, message)
+    election.started_ms = c.now_ms
+    election.waiting = ""
+    c.send(decision.leader, message)
+
+
+def answered(c: CoordinatorState, record: Shard, answer: FenceAnswer) -> None:
+    """A fence answer: to an election, late or not, or to the fence of a member without a cursor."""
+    if answer.epoch != record.epoch:
+        return
+    if record.status is Status.ELECTION:
+        if c.election and owns(c, record) and answer.member in record.fencing_ensemble:
+            c.election.answers[answer.member] = answer
+            drive_now(c, record)
+    elif record.status is Status.STEADY and record.leader and answer.member != record.leader:
+        add_late(c, record, answer)
+
+
+def drive_now(c: CoordinatorState, record: Shard) -> None:
+    if c.election and c.election.asked is None and not c.writing:
+        _choose(c, record, c.election)
+
+
+def add_late(c: CoordinatorState, record: Shard, answer: FenceAnswer) -> None:
+    """Late fencers, members that come back, and standbys join by AddFollower."""
+    joining = record.joining.member if record.joining else None
+    new = record.change.new if record.change else None
+    if record.leader is None:
+        return
+    if answer.member in record.ensemble or answer.member == new:
+        c.send(record.leader, AddFollower(record.epoch, answer, standby=False))
+    elif answer.member == joining:
+        c.send(record.leader, AddFollower(record.epoch, answer, standby=True))
+
+
+def became(c: CoordinatorState, record: Shard, envelope: Envelope, message: BecameLeader) -> None:
+    """The leader leads: write it down, with a change in COMMIT completed."""
+    election = c.election
+    leader = Member(envelope.src, envelope.src_incarnation)
+    if election is None or not owns(c, record) or record.status is not Status.ELECTION:
+        return
+    if message.epoch != record.epoch or election.asked is None or election.asked[0] != leader:
+        return
+    gone = [each for each in record.fencing_ensemble if each not in record.final_ensemble]
+    c.excluded = ()
+    c.write(
+        changed(
+            record,
+            status=Status.STEADY,
+            leader=leader,
+            ensemble=record.final_ensemble,
+            change=None,
+            phase=None,
+            preferred=None,
+            removed=(*record.removed, *gone),
+        )
+    )
+
+
+def finished(c: CoordinatorState, record: Shard, election: Election) -> None:
+    """Steady again: those who answered after the choice was made are added now (O2)."""
+    chosen = {answer.member for answer in election.asked[1].followers} if election.asked else set()
+    for member, answer in election.answers.items():
+        if member not in chosen and member != record.leader:
+            add_late(c, record, answer)
+
+
+def cannot_serve(
+    c: CoordinatorState, record: Shard, envelope: Envelope, message: CannotServe
+) -> None:
+    """The chosen one cannot repair what it must keep: another one, in a new epoch (T13)."""
+    if message.epoch == record.epoch and not c.writing:
+        c.excluded = (Member(envelope.src, envelope.src_incarnation),)
+        start(c, record, preferred=record.preferred)

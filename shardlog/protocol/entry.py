@@ -1,0 +1,115 @@
+"""Entries: what the log is made of.
+
+An entry is a batch of records and the unit of replication, checksum and truncation.  Offsets
+count records, so the next entry's base is this one's base plus its count.  Every header names
+the checksum of its parent: two logs that agree on one checksum agree on everything before it.
+
+The checksum itself is computed by a `Seal` that the driver brings along (CRC32C on a real node);
+here it is only a value that is stored, compared and chained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+GENESIS_CHECKSUM = 0
+"""The parent of the first entry of a log that was never trimmed."""
+
+
+class Kind(IntEnum):
+    """What an entry carries.  Control entries take one offset and are hidden from readers."""
+
+    DATA = 0
+    EPOCH_START = 1
+    REGISTER = 2
+    UNKNOWN = 3
+    """Not an entry: a stretch of the log whose headers cannot be read any more."""
+
+
+class EntryId(NamedTuple):
+    """An entry's name.  One node leads an epoch, so no two entries share an id."""
+
+    epoch: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"({self.epoch},{self.offset})"
+
+
+class Member(NamedTuple):
+    """A replica's full name: a node, and which formatting of its volume is meant."""
+
+    node: str
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.node}#{self.incarnation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """All that a replica keeps in memory of an entry."""
+
+    epoch: int
+    base: int
+    count: int
+    kind: Kind
+    session: int
+    request: int
+    timestamp_ms: int
+    parent: int
+    body_checksum: int
+    checksum: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+    @property
+    def id(self) -> EntryId:
+        return EntryId(self.epoch, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A header and the bytes that it describes."""
+
+    header: Header
+    body: bytes
+
+
+Seal = Callable[[int, int, int, int, int, int, int, int, int], int]
+"""(epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum) → checksum."""
+
+
+def sealed(
+    seal: Seal,
+    epoch: int,
+    base: int,
+    count: int,
+    kind: Kind,
+    session: int,
+    request: int,
+    timestamp_ms: int,
+    parent: int,
+    body_checksum: int,
+) -> Header:
+    """A header with its checksum."""
+    checksum = seal(
+        epoch, base, count, int(kind), session, request, timestamp_ms, parent, body_checksum
+    )
+    return Header(
+        epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum, checksum
+    )
+
+
+def unreadable(epoch: int, base: int, count: int) -> Header:
+    """A placeholder for a stretch whose headers are lost.
+
+    Its epoch comes from the replica's history, which is kept apart from the log.  A count of 0
+    means that nobody knows how far it reaches: it is the tail, and may have held anything.
+    """
+    return Header(epoch, base, count, Kind.UNKNOWN, 0, 0, 0, 0, 0, 0)

@@ -1,0 +1,114 @@
+"""Identity, fences and the end of a replica.
+
+Only Create formats a volume (rule 12): a wiped disk under an old name has no replica, answers so,
+and counts for nothing.  A fence is the promise never again to help a lower epoch; it is answered
+only when the promise, and all that was written before it, is on disk (N9).
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import answering
+from shardlog.protocol.effects import Erase, Format, Superblock
+from shardlog.protocol.failures import Refusal, StaleEpoch, WrongRole
+from shardlog.protocol.messages import (
+    Created,
+    Destroy,
+    Destroyed,
+    Envelope,
+    Fence,
+    StatusReport,
+    StatusRequest,
+)
+from shardlog.protocol.replica_state import Due, Promise, ReplicaState
+from shardlog.protocol.states import Cause, Role
+
+
+def is_addressed(r: ReplicaState, envelope: Envelope, from_client: bool) -> bool:
+    """A wiped volume under an old name is not the replica that was meant (rule 12)."""
+    if r.role is Role.NOT_MEMBER:
+        return False
+    return from_client or envelope.dst_incarnation == r.incarnation
+
+
+def create(r: ReplicaState, envelope: Envelope, draw: int) -> None:
+    """Format, once.  Asked again, the same incarnation is told."""
+    if r.role is Role.NOT_MEMBER:
+        r.blank(draw)
+        r.become(Cause.CREATE)
+        r.emit(Format(Superblock(draw, 0, 0, (), 0, 0, (), None)))
+    r.sync(Due.CREATED, to=envelope.src)
+
+
+def created(r: ReplicaState, promise: Promise) -> None:
+    if r.role is not Role.NOT_MEMBER:
+        r.send(promise.to, Created(r.incarnation))
+
+
+def destroy(r: ReplicaState, envelope: Envelope, _: Destroy) -> None:
+    """The coordinator removed this incarnation from the shard."""
+    answering.dismiss(r)
+    gone = r.incarnation
+    r.become(Cause.DESTROY)
+    r.blank(0)
+    r.emit(Erase())
+    r.sync(Due.DESTROYED, end=gone, to=envelope.src)
+
+
+def destroyed(r: ReplicaState, promise: Promise) -> None:
+    r.send(promise.to, Destroyed(promise.end))
+
+
+def fence(r: ReplicaState, envelope: Envelope, message: Fence) -> None:
+    refusal = refusal_to_fence(r, message.epoch)
+    if refusal:
+        r.refuse(envelope, refusal)
+        return
+    if message.epoch > r.epoch:
+        answering.dismiss(r)
+        r.epoch = message.epoch
+        r.become(Cause.FENCE)
+        r.leader = None
+        persist_promise(r)
+    r.sync(Due.FENCED, to=envelope.src)
+
+
+def refusal_to_fence(r: ReplicaState, epoch: int) -> Refusal | None:
+    """Answered again only while still Fenced at that epoch (rule 1)."""
+    if epoch < r.epoch:
+        return StaleEpoch(r.epoch)
+    if epoch == r.epoch and r.role is not Role.FENCED:
+        return WrongRole(r.role, r.epoch)
+    return None
+
+
+def persist_promise(r: ReplicaState) -> None:
+    """Before any answer that promises an epoch, the superblock holds it (rule 5)."""
+    r.persist(flush=True)
+
+
+def fenced(r: ReplicaState, promise: Promise) -> None:
+    r.durable_end = r.log.end
+    if r.role is Role.FENCED:
+        r.send(promise.to, r.fence_answer())
+
+
+def status(r: ReplicaState, envelope: Envelope, _: StatusRequest) -> None:
+    """Followers tell when they last heard the leader; only the coordinator judges (rule 20)."""
+    lead = r.lead
+    fresh_since = r.now_ms - r.limits.quorum_silence_ms
+    r.answer(
+        envelope,
+        StatusReport(
+            r.member,
+            r.role,
+            r.epoch,
+            r.log.end,
+            r.commit,
+            r.member if lead else r.leader,
+            r.now_ms - r.heard_ms if r.heard_ms >= 0 else -1,
+            bool(lead and lead.serving),
+            bool(lead and lead.heard_by_quorum(r.member, fresh_since)),
+            lead.ensemble if lead else (),
+            lead.cursor_statuses() if lead else (),
+        ),
+    )

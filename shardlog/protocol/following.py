@@ -1,0 +1,293 @@
+"""Following: announced first, cut to the common prefix, then fed in order.
+
+The order on disk is what makes it safe to crash anywhere: the divergent suffix is gone durably
+before the new history is adopted, and the history is adopted before an entry of it is accepted.
+A follower acknowledges only what is synced; a standby, and a replica that is still syncing, only
+tell how far they are.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import answering
+from shardlog.protocol.effects import (
+    Barrier,
+    ResetLog,
+    RewriteEntry,
+    TrimLog,
+    TruncateLog,
+    WriteEntries,
+)
+from shardlog.protocol.entry import Entry, Header, Member
+from shardlog.protocol.failures import (
+    BelowCommit,
+    DivergenceMismatch,
+    Illegal,
+    NotReady,
+    Refusal,
+    StaleEpoch,
+    WrongRole,
+)
+from shardlog.protocol.history import OPEN_END, divergence
+from shardlog.protocol.log import Log
+from shardlog.protocol.messages import (
+    Ack,
+    Announce,
+    Entries,
+    Envelope,
+    Heartbeat,
+    InstallSnapshot,
+    Progress,
+    Snapshot,
+    SnapshotInstalled,
+)
+from shardlog.protocol.replica_state import Due, Promise, ReplicaState, Rewrite
+from shardlog.protocol.sessions import SessionTable
+from shardlog.protocol.states import Cause, Role
+
+FOLLOWING = (Role.FOLLOWER, Role.STANDBY)
+
+
+# --- announcements -----------------------------------------------------------------------------
+
+
+def announce(r: ReplicaState, envelope: Envelope, message: Announce) -> None:
+    leader = Member(envelope.src, envelope.src_incarnation)
+    if message.epoch == r.epoch and r.role in FOLLOWING and r.leader == leader:
+        _announce_again(r, leader, message)
+        return
+    cut = divergence(r.history, r.log.may_end, message.history, OPEN_END)
+    refusal = refusal_to_follow(r, message, cut)
+    if refusal:
+        r.refuse(envelope, refusal)
+        if isinstance(refusal, DivergenceMismatch):
+            _tell_position(r, leader, message.epoch)
+        return
+    _adopt(r, leader, message, cut)
+
+
+def refusal_to_follow(r: ReplicaState, message: Announce, cut: int) -> Refusal | None:
+    """A follower recomputes where the logs part, and gives up nothing that is committed."""
+    if message.epoch < r.epoch:
+        return StaleEpoch(r.epoch)
+    if message.epoch == r.epoch and r.role is not Role.FENCED:
+        return WrongRole(r.role, r.epoch)
+    if r.syncing and message.snapshot is None:
+        return NotReady("syncing: a snapshot has to be finished first")
+    if cut < r.commit:
+        return BelowCommit(r.commit)
+    if cut != min(message.cut, r.log.may_end):
+        return DivergenceMismatch(message.cut, cut)
+    return None
+
+
+def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None:
+    """Truncate durably, adopt the history; entries come later (rule 2)."""
+    if cut < r.log.may_end:
+        r.log.truncate(cut)
+        r.durable_end = min(r.durable_end, cut)
+        r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base < cut]
+        r.emit(TruncateLog(cut))
+        r.emit(Barrier())
+    answering.dismiss(r)
+    r.epoch = message.epoch
+    r.history = message.history
+    r.leader = leader
+    r.become(Cause.ANNOUNCE_STANDBY if message.standby else Cause.ANNOUNCE)
+    if message.snapshot is not None:
+        _begin_sync(r, message.snapshot)
+    r.persist()
+    r.sync(Due.FOLLOWING, end=r.log.end)
+
+
+def _announce_again(r: ReplicaState, leader: Member, message: Announce) -> None:
+    """A duplicate, or the leader trimmed past us meanwhile."""
+    if message.snapshot is not None and r.log.end < message.snapshot.first:
+        _begin_sync(r, message.snapshot)
+        r.persist()
+    r.sync(Due.FOLLOWING, end=r.log.end)
+
+
+def followed(r: ReplicaState, promise: Promise) -> None:
+    """The adoption is on disk: the leader may start."""
+    r.durable_end = max(r.durable_end, min(promise.end, r.log.end))
+    if not _finish_sync(r):
+        acknowledge(r)
+
+
+# --- entries -----------------------------------------------------------------------------------
+
+
+def entries(r: ReplicaState, envelope: Envelope, message: Entries) -> None:
+    if not _from_my_leader(r, envelope, message.epoch):
+        return
+    fresh, refusal = take(r, message.entries)
+    if fresh:
+        r.emit(WriteEntries(tuple(fresh), min(r.commit, r.durable_end)))
+    if refusal:
+        r.refuse(envelope, refusal)
+    learn(r, message.commit, message.first)
+    if fresh or r.rewrites:
+        r.sync(Due.ENTRIES, end=r.log.end)
+
+
+def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[list[Entry], Refusal | None]:
+    """Append what continues the log, repair what is bad, skip what is here; stop at a misfit."""
+    fresh: list[Entry] = []
+    log = r.log
+    for entry in batch:
+        header = entry.header
+        if header.base < log.first:
+            continue
+        if header.base in log.marks:
+            refusal = repair(r, entry)
+        elif header.base < log.end:
+            refusal = log.refusal_of_duplicate(header)
+        else:
+            refusal = refusal_to_append(log, header)
+            if refusal is None:
+                log.append(header)
+                fresh.append(entry)
+        if refusal:
+            return fresh, refusal
+    return fresh, None
+
+
+def refusal_to_append(log: Log, header: Header) -> Refusal | None:
+    return log.refusal_to_append(header)
+
+
+def repair(r: ReplicaState, entry: Entry) -> Refusal | None:
+    """A good copy of a bad slot: written in place, acknowledged only when synced."""
+    refusal = r.log.repair(entry.header)
+    if refusal is None:
+        r.rewrites.append(Rewrite(entry.header.base, r.token + 1))
+        r.emit(RewriteEntry(entry))
+        r.apply()
+    return refusal
+
+
+def written(r: ReplicaState, promise: Promise) -> None:
+    """Entries, or repairs, are durable."""
+    r.durable_end = max(r.durable_end, min(promise.end, r.log.end))
+    if not _finish_sync(r) and r.role in FOLLOWING:
+        acknowledge(r)
+
+
+def heartbeat(r: ReplicaState, envelope: Envelope, message: Heartbeat) -> None:
+    if not _from_my_leader(r, envelope, message.epoch):
+        return
+    if message.quorum_fresh:
+        r.heard_ms = r.now_ms
+    learn(r, message.commit, message.first)
+    acknowledge(r, message.beat)
+
+
+def _from_my_leader(r: ReplicaState, envelope: Envelope, epoch: int) -> bool:
+    """Announce before append: nothing is taken from anyone else (N5, N8)."""
+    if r.role in FOLLOWING and epoch == r.epoch and r.leader is not None:
+        if r.leader == (envelope.src, envelope.src_incarnation):
+            return True
+        r.refuse(envelope, Illegal("another replica leads this epoch"))
+    elif epoch < r.epoch:
+        r.refuse(envelope, StaleEpoch(r.epoch))
+    elif r.role is Role.FENCED and epoch == r.epoch:
+        _tell_position(r, Member(envelope.src, envelope.src_incarnation), epoch)
+    else:
+        r.refuse(envelope, WrongRole(r.role, r.epoch))
+    return False
+
+
+def _tell_position(r: ReplicaState, leader: Member, epoch: int) -> None:
+    """Restarted, say: tell the leader what is here, so that it announces anew."""
+    if r.role is Role.FENCED and epoch == r.epoch and not r.promises:
+        r.send(leader, r.fence_answer())
+
+
+def learn(r: ReplicaState, commit: int, first: int) -> None:
+    """What the leader says is committed and trimmed, as far as our log reaches."""
+    if r.syncing:
+        return
+    r.advance_commit(min(commit, r.log.end))
+    if r.log.first < first <= r.sessions.applied and r.log.is_boundary(first):
+        trim(r, first)
+
+
+def trim(r: ReplicaState, first: int) -> None:
+    """Never above the commit offset, never while Fenced; the session table is kept first."""
+    r.persist(flush=True)
+    r.emit(Barrier())
+    r.log.trim(first)
+    r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base >= first]
+    r.emit(TrimLog(first))
+
+
+def acknowledge(r: ReplicaState, beat: int = 0) -> None:
+    """A follower acks what is durable; a standby or a syncing replica never does (T12, V9)."""
+    if r.leader is None:
+        return
+    if may_ack(r):
+        r.send(r.leader, Ack(r.epoch, r.acked_end(), r.log.end, beat))
+    else:
+        r.send(r.leader, Progress(r.epoch, r.log.end))
+
+
+def may_ack(r: ReplicaState) -> bool:
+    return r.role is Role.FOLLOWER and r.syncing is None
+
+
+# --- snapshots ---------------------------------------------------------------------------------
+
+
+def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> None:
+    """A new node starts from the leader's snapshot; `repairing` fetches it."""
+    snapshot = message.snapshot
+    if message.epoch < r.epoch:
+        r.refuse(envelope, StaleEpoch(r.epoch))
+    elif r.role is not Role.FENCED:
+        r.refuse(envelope, WrongRole(r.role, r.epoch))
+    elif r.syncing is None and r.log.end:
+        r.answer(envelope, SnapshotInstalled(message.epoch, r.log.end))
+    elif not snapshot.end:
+        r.answer(envelope, SnapshotInstalled(message.epoch, 0))
+    else:
+        r.epoch = message.epoch
+        _begin_sync(r, snapshot)
+        r.history = snapshot.history
+        r.persist()
+        r.sync(Due.INSTALLED, end=r.log.end, to=envelope.src)
+
+
+def installed(r: ReplicaState, promise: Promise) -> None:
+    r.durable_end = max(r.durable_end, min(promise.end, r.log.end))
+    if not _finish_sync(r) and r.syncing is None and promise.to:
+        r.send(promise.to, SnapshotInstalled(r.epoch, r.log.end))
+
+
+def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
+    """Start over at the snapshot's first offset, unless what is here already reaches it."""
+    r.syncing = snapshot
+    if snapshot.first <= r.log.end:
+        return
+    r.log = Log(snapshot.first, snapshot.boundary)
+    r.durable_end = snapshot.first
+    r.rewrites = []
+    r.commit = max(r.commit, snapshot.first)
+    r.emit(ResetLog(snapshot.first, snapshot.boundary))
+    r.emit(Barrier())
+
+
+def _finish_sync(r: ReplicaState) -> bool:
+    """Once everything has arrived and is durable, the commit context follows, last (V8)."""
+    snapshot = r.syncing
+    if snapshot is None or r.durable_end < snapshot.end:
+        return False
+    r.syncing = None
+    limits = r.limits
+    r.sessions = SessionTable.at(
+        snapshot.end, snapshot.sessions, limits.sessions_max, limits.replies_max
+    )
+    r.commit = max(r.commit, snapshot.end)
+    r.apply()
+    r.persist()
+    r.sync(Due.FOLLOWING if r.role in FOLLOWING else Due.INSTALLED, end=r.log.end)
+    return True

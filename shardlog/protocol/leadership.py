@@ -1,0 +1,131 @@
+"""What a replica keeps only while it leads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import CursorStatus, Kept, Reconfiguration
+from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
+from shardlog.protocol.sessions import SessionTable
+
+
+class Waiter(NamedTuple):
+    """A client that waits for the commit of an entry."""
+
+    client: str
+    session: int
+    number: int
+    base: int
+
+
+class PendingRead(NamedTuple):
+    """A client that waits for proof that nobody else leads: a quorum's echo of `beat`."""
+
+    client: str
+    nonce: int
+    start: int
+    entries_max: int
+    beat: int
+
+
+class Leadership:
+    """From BecomeLeader until the role is lost; reconfigurations raise the epoch within it."""
+
+    __slots__ = (
+        "beat",
+        "beat_ms",
+        "change",
+        "covered",
+        "cursors",
+        "ensemble",
+        "epoch_first",
+        "kept",
+        "opened",
+        "operator",
+        "paused_until_ms",
+        "policy",
+        "reads",
+        "serving",
+        "sources",
+        "tenure_first",
+        "tip",
+        "tries",
+        "waiters",
+    )
+
+    def __init__(
+        self, ensemble: Ensemble, policy: QuorumPolicy, kept: Kept, sources: tuple[Member, ...]
+    ) -> None:
+        self.ensemble = ensemble
+        self.policy = policy
+        # What the log must be before the epoch is opened, and who may supply it.
+        self.kept = kept
+        self.sources = sources
+        self.tries = 0
+        # Whether the epoch-start entry has been written: only then clients are served.
+        self.serving = False
+        # The last epoch whose start is durable; cursors are announced only from then on.
+        self.opened = 0
+        self.operator = ""
+        self.cursors: dict[Member, Cursor] = {}
+        # Where this leader's first epoch, and its current one, begin; tenure_first ≤ epoch_first.
+        self.tenure_first = kept.end
+        self.epoch_first = kept.end
+        # The reconfiguration in progress; covered only if there is one.
+        self.change: Reconfiguration | None = None
+        self.covered = False
+        self.waiters: dict[int, list[Waiter]] = {}
+        self.reads: list[PendingRead] = []
+        self.beat = 0
+        self.beat_ms = -1
+        self.paused_until_ms = -1
+        # Folded to the end of the log, the uncommitted suffix included: it admits requests.
+        self.tip = SessionTable(0, 0)
+
+    def deciding_ensembles(self) -> tuple[Ensemble, ...]:
+        """Those that must hold an entry before it is committed (rule 7)."""
+        if self.change and self.covered:
+            return (self.ensemble, self.change.after)
+        return (self.ensemble,)
+
+    def counted(self, me: Member, own_end: int) -> dict[Member, int]:
+        """Whose acks count, and how far each reaches: no standby, no leaving node, no lost one."""
+        leaving = self.change.old if self.change else None
+        ends = {
+            member: cursor.acked
+            for member, cursor in self.cursors.items()
+            if counts(cursor) and member != leaving
+        }
+        ends[me] = own_end
+        return ends
+
+    def heard_by_quorum(self, me: Member, since_ms: int) -> bool:
+        """Whether every deciding ensemble has a replication quorum heard at or after `since_ms`."""
+        heard = {member for member, each in self.cursors.items() if each.heard_ms >= since_ms}
+        return self._quorum(heard | {me})
+
+    def echoed_by_quorum(self, me: Member, beat: int) -> bool:
+        """Whether a quorum has echoed `beat`, hence had not been fenced away when it was sent."""
+        echoed = {m for m, each in self.cursors.items() if each.beat >= beat and counts(each)}
+        return self._quorum(echoed | {me})
+
+    def cursor_statuses(self) -> tuple[CursorStatus, ...]:
+        """For the coordinator: only followers that have accepted the announcement, or are lost."""
+        return tuple(
+            CursorStatus(member, each.at, each.standby, each.lost)
+            for member, each in sorted(self.cursors.items())
+            if each.announced or each.lost
+        )
+
+    def _quorum(self, members: set[Member]) -> bool:
+        return all(
+            reached(self.policy.of(len(each)).replication, each, members)
+            for each in self.deciding_ensembles()
+        )
+
+
+def counts(cursor: Cursor) -> bool:
+    """A standby never counts (T12), nor does a follower that lost what it had acknowledged."""
+    return not cursor.standby and not cursor.lost

@@ -1,0 +1,434 @@
+"""Leading: bring the log up, announce, replicate, commit.
+
+A replica leads an epoch only if it was Fenced at exactly that epoch, and it has written down that
+it leads before it says so: after a restart it will never lead that epoch again (rule 1).  Before
+the epoch is opened its log is made whole, and equal to what the election decided to keep.  Then
+one epoch-start entry is written at once, so that older entries can commit on an idle shard.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import answering, following
+from shardlog.protocol.commit import committed_end
+from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.effects import (
+    Barrier,
+    SendEntries,
+    TruncateLog,
+    WriteEntries,
+)
+from shardlog.protocol.entry import Entry, Header, Kind, Member, sealed
+from shardlog.protocol.failures import (
+    BelowCommit,
+    DivergenceMismatch,
+    LostDisk,
+    OffsetGap,
+    Refusal,
+    StaleEpoch,
+    UnknownMember,
+    WrongRole,
+)
+from shardlog.protocol.history import OPEN_END, divergence, extended
+from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.messages import (
+    Aborted,
+    Ack,
+    AddFollower,
+    Announce,
+    BecameLeader,
+    BecomeLeader,
+    Envelope,
+    FenceAnswer,
+    FollowerAdded,
+    Heartbeat,
+    Prepared,
+    Progress,
+    Refused,
+    Snapshot,
+    SnapshotOffer,
+    SnapshotRequest,
+    Trim,
+)
+from shardlog.protocol.replica_state import Due, Promise, ReplicaState
+from shardlog.protocol.states import Cause, Role
+from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
+
+# --- becoming leader ---------------------------------------------------------------------------
+
+
+def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) -> None:
+    lead = r.lead
+    if lead and r.epoch == message.epoch:
+        lead.operator = envelope.src
+        if lead.serving and lead.opened == r.epoch:
+            r.answer(envelope, BecameLeader(r.epoch))
+        return
+    cut = divergence(r.history, r.log.may_end, message.kept.history, message.kept.end)
+    refusal = refusal_to_lead(r, message, cut)
+    if refusal:
+        r.refuse(envelope, refusal)
+        return
+    if cut < r.log.may_end:
+        r.log.truncate(cut)
+        r.durable_end = min(r.durable_end, cut)
+        r.emit(TruncateLog(cut))
+        r.emit(Barrier())
+    r.become(Cause.BECOME_LEADER)
+    r.led = r.epoch
+    r.leader = None
+    r.history = extended(message.kept.history, r.epoch, message.kept.end)
+    r.lead = lead = Leadership(message.ensemble, message.quorum, message.kept, message.sources)
+    lead.operator = envelope.src
+    for answer in message.followers:
+        add_cursor(r, lead, answer, standby=False)
+    r.persist()
+    r.sync(Due.LED, to=envelope.src)
+
+
+def refusal_to_lead(r: ReplicaState, message: BecomeLeader, cut: int) -> Refusal | None:
+    """Only while Fenced at exactly that epoch, and never twice (rule 1)."""
+    if message.epoch < r.epoch:
+        return StaleEpoch(r.epoch)
+    if message.epoch > r.epoch or r.role is not Role.FENCED or r.led >= message.epoch or r.syncing:
+        return WrongRole(r.role, r.epoch)
+    if cut < r.commit:
+        return BelowCommit(r.commit)
+    return None
+
+
+def led(r: ReplicaState, _: Promise) -> None:
+    """It is written that we lead; go on as soon as the log is whole."""
+    open_when_whole(r)
+
+
+def open_when_whole(r: ReplicaState) -> None:
+    lead = r.lead
+    if lead is None or lead.serving or missing_from(r, lead) is not None:
+        return
+    lead.serving = True
+    lead.tip = r.sessions.copy()
+    lead.tip.fold(r.log.between(lead.tip.applied, r.log.end))
+    open_epoch(r, lead, lead.operator)
+
+
+def missing_from(r: ReplicaState, lead: Leadership) -> int | None:
+    """The first offset that has to be repaired or fetched before the epoch can be opened."""
+    for header in r.log.bad():
+        if header.base >= r.commit or header.kind is Kind.UNKNOWN:
+            return header.base
+    return r.log.end if r.log.end < lead.kept.end else None
+
+
+def open_epoch(r: ReplicaState, lead: Leadership, operator: str) -> None:
+    """The epoch has just risen: one entry at once, and an announcement when it is durable."""
+    lead.epoch_first = r.log.end
+    for cursor in lead.cursors.values():
+        cursor.unannounce(OPEN_END if cursor.announced else cursor.cut)
+    start_epoch(r, lead)
+    r.sync(Due.OPENED, end=r.log.end, to=operator)
+
+
+def start_epoch(r: ReplicaState, lead: Leadership) -> None:
+    """The epoch-start entry (rule 4)."""
+    append(r, lead, Kind.EPOCH_START, 0, 0, 1, b"", 0)
+
+
+def opened(r: ReplicaState, promise: Promise) -> None:
+    lead = r.lead
+    if lead is None:
+        return
+    lead.opened = r.epoch
+    r.durable_end = max(r.durable_end, promise.end)
+    if lead.epoch_first == lead.tenure_first:
+        r.send(promise.to, BecameLeader(r.epoch))
+    elif lead.change is None:
+        r.send(promise.to, Aborted(r.epoch))
+    else:
+        r.send(promise.to, Prepared(r.epoch, lead.covered))
+    for cursor in lead.cursors.values():
+        announce_to(r, lead, cursor)
+    advance(r, lead)
+
+
+# --- cursors -----------------------------------------------------------------------------------
+
+
+def add_follower(r: ReplicaState, envelope: Envelope, message: AddFollower) -> None:
+    lead = r.lead
+    refusal: Refusal | None = None
+    if lead is None or message.epoch != r.epoch:
+        refusal = not_leading(r, message.epoch)
+    elif not message.standby and not _belongs(lead, message.answer.member):
+        refusal = UnknownMember(message.answer.member)
+    else:
+        refusal = add_cursor(r, lead, message.answer, message.standby)
+        if refusal is None and lead.opened == r.epoch:
+            announce_to(r, lead, lead.cursors[message.answer.member])
+    if refusal:
+        r.refuse(envelope, refusal)
+    else:
+        r.answer(envelope, FollowerAdded(r.epoch, message.answer.member))
+
+
+def _belongs(lead: Leadership, member: Member) -> bool:
+    joining = lead.change.new if lead.change else None
+    return member in lead.ensemble or member == joining
+
+
+def not_leading(r: ReplicaState, epoch: int) -> Refusal:
+    return StaleEpoch(r.epoch) if epoch < r.epoch else WrongRole(r.role, r.epoch)
+
+
+def add_cursor(
+    r: ReplicaState, lead: Leadership, answer: FenceAnswer, standby: bool
+) -> Refusal | None:
+    """From what the follower says it holds: where it parts from us, and what it lacks."""
+    cut = divergence(answer.history, answer.may_end, r.history, OPEN_END)
+    # Our log may still be short of what was kept, while it is being repaired.
+    ours = Extent(r.log.first, max(r.log.end, lead.kept.end), r.commit)
+    plan = negotiate(ours, Extent(answer.first, min(cut, answer.end), answer.commit))
+    if not isinstance(plan, Negotiated):
+        return plan
+    cursor = lead.cursors.setdefault(answer.member, Cursor(answer.member, standby))
+    if cursor.lost:
+        return LostDisk(answer.member, cursor.promised)
+    cursor.unannounce(cut)
+    cursor.acked = min(cursor.acked, answer.may_end)
+    wiped = plan.plan is Plan.WIPE or answer.syncing
+    cursor.snapshot = describe(r) if wiped else None
+    return None
+
+
+def is_lost(cursor: Cursor, ack: Ack) -> bool:
+    """A follower that comes back below its last ack has lost its disk (rule 15).
+
+    Acks may be late; one that echoes a heartbeat sent after the earlier ack came in is not.
+    """
+    return ack.beat > cursor.promised_beat and ack.at < cursor.promised
+
+
+def announce_to(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
+    if cursor.announced or cursor.lost:
+        return
+    cursor.sent_ms = r.now_ms
+    r.send(
+        cursor.member,
+        Announce(r.epoch, r.history, cursor.cut, r.commit, cursor.standby, cursor.snapshot),
+    )
+
+
+def returned(r: ReplicaState, envelope: Envelope, answer: FenceAnswer) -> None:
+    """A follower has restarted and tells what it holds: announce anew."""
+    lead = r.lead
+    if lead is None or answer.epoch != r.epoch or answer.member not in lead.cursors:
+        return
+    if answer.member != (envelope.src, envelope.src_incarnation) or lead.opened != r.epoch:
+        return
+    if add_cursor(r, lead, answer, standby=False) is None:
+        announce_to(r, lead, lead.cursors[answer.member])
+
+
+def refused(r: ReplicaState, envelope: Envelope, message: Refused) -> None:
+    """A follower said no.  A higher epoch ends this leadership (N8)."""
+    lead = r.lead
+    if lead is None:
+        return
+    refusal = message.refusal
+    cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
+    if isinstance(refusal, StaleEpoch) and refusal.epoch > r.epoch:
+        step_down(r)
+    elif cursor is None or message.epoch > r.epoch:
+        return
+    elif isinstance(refusal, OffsetGap) and cursor.announced:
+        if cursor.acked <= refusal.expected < cursor.next:
+            cursor.next = cursor.at = refusal.expected
+            replicate(r, lead, cursor)
+    elif isinstance(refusal, DivergenceMismatch) and _unannounced(r, cursor, message):
+        # It is not what we took it for: forget it, and let the coordinator fence it again.
+        del lead.cursors[cursor.member]
+
+
+def _unannounced(r: ReplicaState, cursor: Cursor, message: Refused) -> bool:
+    """Refused by a replica that is not even Fenced at our epoch: it cannot tell us more."""
+    return message.epoch < r.epoch and not cursor.announced
+
+
+def step_down(r: ReplicaState) -> None:
+    """No longer leader of an epoch that we will never lead again; clients look elsewhere."""
+    answering.dismiss(r)
+    r.become(Cause.STEP_DOWN)
+
+
+# --- replication -------------------------------------------------------------------------------
+
+
+def append(
+    r: ReplicaState,
+    lead: Leadership,
+    kind: Kind,
+    session: int,
+    request: int,
+    count: int,
+    body: bytes,
+    body_checksum: int,
+) -> Header:
+    """Write at the end of the log; the caller asks for the sync."""
+    log = r.log
+    timestamp_ms = max(r.now_ms, log.headers[-1].timestamp_ms if log.headers else 0)
+    header = sealed(
+        r.seal,
+        r.epoch,
+        log.end,
+        count,
+        kind,
+        session,
+        request,
+        timestamp_ms,
+        log.head_checksum,
+        body_checksum,
+    )
+    log.append(header)
+    lead.tip.fold((header,))
+    r.emit(WriteEntries((Entry(header, body),), min(r.commit, r.durable_end)))
+    return header
+
+
+def replicate(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
+    """Send what the follower lacks, within its bound."""
+    limits = r.limits
+    while True:
+        batch = cursor.to_send(r.log, limits.batch_entries_max, limits.inflight_entries_max)
+        if not batch:
+            return
+        cursor.next = batch[-1].end
+        cursor.sent_ms = r.now_ms
+        r.emit(SendEntries(cursor.member, r.epoch, tuple(batch), r.commit, r.log.first))
+
+
+def replicate_all(r: ReplicaState, lead: Leadership) -> None:
+    for cursor in lead.cursors.values():
+        replicate(r, lead, cursor)
+
+
+def written(r: ReplicaState, promise: Promise) -> None:
+    """Our own sync: only now do we count ourselves."""
+    r.durable_end = max(r.durable_end, min(promise.end, r.log.end))
+    lead = r.lead
+    if lead is None:
+        return
+    if lead.serving:
+        advance(r, lead)
+    else:
+        open_when_whole(r)
+
+
+def acked(r: ReplicaState, envelope: Envelope, message: Ack) -> None:
+    cursor = _cursor_of(r, envelope, message.epoch)
+    if cursor is None or r.lead is None:
+        return
+    cursor.snapshot = None
+    cursor.beat = max(cursor.beat, message.beat)
+    if is_lost(cursor, message):
+        cursor.lost = True
+        return
+    cursor.confirm(message.end, message.at, r.now_ms, r.limits.resend_ms)
+    cursor.note_promise(r.lead.beat)
+    advance(r, r.lead)
+    replicate(r, r.lead, cursor)
+
+
+def progressed(r: ReplicaState, envelope: Envelope, message: Progress) -> None:
+    """A standby, or a follower that syncs: fed, never counted."""
+    cursor = _cursor_of(r, envelope, message.epoch)
+    if cursor is None or r.lead is None:
+        return
+    cursor.confirm(0, message.at, r.now_ms, r.limits.resend_ms)
+    replicate(r, r.lead, cursor)
+
+
+def _cursor_of(r: ReplicaState, envelope: Envelope, epoch: int) -> Cursor | None:
+    lead = r.lead
+    if lead is None or epoch != r.epoch or lead.opened != epoch:
+        return None
+    cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
+    return None if cursor is None or cursor.lost else cursor
+
+
+def advance(r: ReplicaState, lead: Leadership) -> None:
+    """Commit what may be committed, and answer those who waited for it."""
+    before = r.commit
+    end = committed_end(
+        lead.policy,
+        lead.deciding_ensembles(),
+        lead.counted(r.member, r.acked_end()),
+        lead.epoch_first,
+        before,
+    )
+    if end > before:
+        r.advance_commit(min(end, r.log.end))
+        answering.answer_committed(r, lead, before)
+    answering.answer_reads(r, lead)
+
+
+def tick(r: ReplicaState) -> None:
+    """Heartbeats; announcements that got no answer."""
+    lead = r.lead
+    if lead is None or lead.opened != r.epoch:
+        return
+    if lead.beat_ms >= 0 and r.now_ms - lead.beat_ms < r.limits.heartbeat_ms:
+        return
+    beat(r, lead)
+    for cursor in lead.cursors.values():
+        if not cursor.announced and r.now_ms - cursor.sent_ms >= r.limits.resend_ms:
+            announce_to(r, lead, cursor)
+        elif cursor.announced and cursor.next < r.log.first:
+            cursor.snapshot = describe(r)
+            cursor.unannounce(OPEN_END)
+            announce_to(r, lead, cursor)
+
+
+def beat(r: ReplicaState, lead: Leadership) -> None:
+    """Tell everyone the commit offset, and ask for a sign of life."""
+    lead.beat += 1
+    lead.beat_ms = r.now_ms
+    fresh = lead.heard_by_quorum(r.member, r.now_ms - r.limits.quorum_silence_ms)
+    for cursor in lead.cursors.values():
+        if cursor.announced and not cursor.lost:
+            r.send(cursor.member, Heartbeat(r.epoch, r.commit, r.log.first, lead.beat, fresh))
+
+
+# --- snapshots and trimming ----------------------------------------------------------------------
+
+
+def describe(r: ReplicaState) -> Snapshot:
+    """All that is committed and applied here: what a replica that lacks our past starts from."""
+    end = r.sessions.applied
+    return Snapshot(
+        r.member,
+        r.history,
+        r.log.first,
+        r.log.boundary,
+        end,
+        r.log.checksum_before(end),
+        r.sessions.at_rest(),
+    )
+
+
+def offer_snapshot(r: ReplicaState, envelope: Envelope, message: SnapshotRequest) -> None:
+    if r.lead is None or not r.lead.serving or message.epoch != r.epoch:
+        r.refuse(envelope, not_leading(r, message.epoch))
+    else:
+        r.answer(envelope, SnapshotOffer(r.epoch, describe(r)))
+
+
+def trim(r: ReplicaState, envelope: Envelope, message: Trim) -> None:
+    """Up to an entry boundary at or below `first`, and below what is applied."""
+    if r.lead is None or not r.lead.serving or message.epoch != r.epoch:
+        r.refuse(envelope, not_leading(r, message.epoch))
+        return
+    wanted = min(message.first, r.sessions.applied, r.durable_end)
+    below = [header.base for header in r.log.between(r.log.first, wanted + 1)]
+    first = max([r.log.first, *(base for base in below if base <= wanted)])
+    if first > r.log.first:
+        following.trim(r, first)
+        r.sync(Due.ENTRIES, end=r.log.end)

@@ -1,0 +1,458 @@
+"""Everything that travels between coordinators, replicas and clients.
+
+Each message is a frozen value; an `Envelope` adds who, to whom, and which incarnation is meant.
+Every control message names the epoch that it acts in; a receiver that knows a higher one says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shardlog.protocol.entry import Entry, Member
+from shardlog.protocol.failures import Refusal
+from shardlog.protocol.history import History
+from shardlog.protocol.log import Mark
+from shardlog.protocol.quorum import Ensemble, QuorumPolicy
+from shardlog.protocol.sessions import Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Base of all that travels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """`src_incarnation` and `dst_incarnation` are 0 where no replica is meant."""
+
+    shard: str
+    src: str
+    src_incarnation: int
+    dst: str
+    dst_incarnation: int
+    message: Message
+
+
+# --- parts of messages -------------------------------------------------------------------------
+
+
+class Operation(StrEnum):
+    """The three reconfigurations."""
+
+    SWAP = "swap"
+    EXPAND = "expand"
+    CONTRACT = "contract"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfiguration:
+    """`old` leaves, `new` joins; `before` is the ensemble they start from."""
+
+    operation: Operation
+    before: Ensemble
+    old: Member | None
+    new: Member | None
+
+    @property
+    def after(self) -> Ensemble:
+        """The final ensemble, in the order of the old one."""
+        kept = tuple(member for member in self.before if member != self.old)
+        return (*kept, self.new) if self.new else kept
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One entry, or unreadable stretch, of a fence answer.  `end` is 0 if it is not known."""
+
+    epoch: int
+    base: int
+    end: int
+    checksum: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The log that a new leader has to lead with: `[.., end)` by `history`, ending in `head`."""
+
+    history: History
+    end: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A descriptor of committed entries `[first, end)` at `source`; the bytes move directly."""
+
+    source: Member
+    history: History
+    first: int
+    boundary: int
+    end: int
+    head: int
+    sessions: Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStatus:
+    """Where one follower stands, as its leader sees it."""
+
+    member: Member
+    acked: int
+    standby: bool
+    lost: bool
+
+
+# --- coordinator → replica ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Create(Message):
+    """Format a replica, if there is none: the only message that does (rule 12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence(Message):
+    """Stop replicating below `epoch` and tell what may be held."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeLeader(Message):
+    """Lead `epoch`, with the log `kept`, fetching from `sources` what is missing or bad."""
+
+    epoch: int
+    ensemble: Ensemble
+    quorum: QuorumPolicy
+    kept: Kept
+    sources: tuple[Member, ...]
+    followers: tuple[FenceAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddFollower(Message):
+    """A late fencer, a member that came back, or a standby."""
+
+    epoch: int
+    answer: FenceAnswer
+    standby: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(Message):
+    """First phase: stop counting the leaving node, and say when the rest is covered (rule 8)."""
+
+    epoch: int
+    change: Reconfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Message):
+    """Second phase, after COMMIT stands in the metadata: same epoch, idempotent."""
+
+    epoch: int
+    change: Reconfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Abort(Message):
+    """Back to `ensemble` in a new epoch; the new node stays a standby."""
+
+    epoch: int
+    ensemble: Ensemble
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest(Message):
+    """Describe what a new node has to install."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot(Message):
+    """To a new node: fetch this from its source."""
+
+    epoch: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PauseWrites(Message):
+    """Before a hand-over: admit no new request until `target` has caught up, or a bound passes."""
+
+    epoch: int
+    target: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Trim(Message):
+    """Drop committed entries below `first`."""
+
+    epoch: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy(Message):
+    """The addressed incarnation is no longer needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest(Message):
+    """How are you?"""
+
+    epoch: int
+
+
+# --- replica → coordinator ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Created(Message):
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAnswer(Message):
+    """All that a replica may hold, as a pure function of its durable state (M7).
+
+    `slots` lists the suffix from its commit offset on, and every bad slot below it.
+    """
+
+    member: Member
+    epoch: int
+    history: History
+    first: int
+    commit: int
+    end: int
+    head: int
+    open_tail: bool
+    syncing: bool
+    slots: tuple[Slot, ...]
+
+    @property
+    def may_end(self) -> int:
+        return self.end + 1 if self.open_tail else self.end
+
+
+@dataclass(frozen=True, slots=True)
+class BecameLeader(Message):
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CannotServe(Message):
+    """What must be kept cannot be repaired here; `awaited` is the first such offset (T13)."""
+
+    epoch: int
+    awaited: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerAdded(Message):
+    epoch: int
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Message):
+    epoch: int
+    covered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Message):
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted(Message):
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOffer(Message):
+    epoch: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInstalled(Message):
+    epoch: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPaused(Message):
+    """`caught_up`: the target holds everything."""
+
+    epoch: int
+    target: Member
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed(Message):
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport(Message):
+    """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never."""
+
+    member: Member
+    role: str
+    epoch: int
+    end: int
+    commit: int
+    leader: Member | None
+    heard_ms_ago: int
+    serving: bool
+    quorum_fresh: bool
+    ensemble: Ensemble
+    cursors: tuple[CursorStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Message):
+    """A typed no.  `request` is the name of the message refused."""
+
+    request: str
+    epoch: int
+    refusal: Refusal
+
+
+# --- replica ⇄ replica -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Announce(Message):
+    """The leader's history; `cut` is where, as it computes, the follower's log parts from it."""
+
+    epoch: int
+    history: History
+    cut: int
+    commit: int
+    standby: bool
+    snapshot: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entries(Message):
+    """Consecutive entries, the commit offset and the first offset."""
+
+    epoch: int
+    entries: tuple[Entry, ...]
+    commit: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Message):
+    """`quorum_fresh`: the sender has lately heard a replication quorum; only then it counts."""
+
+    epoch: int
+    commit: int
+    first: int
+    beat: int
+    quorum_fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Message):
+    """Everything below `end` matches the leader's log and is durable here.
+
+    `beat` echoes the latest heartbeat.  `at` is where the receiver's log ends, durable or not, so
+    that the leader knows what to send next.
+    """
+
+    epoch: int
+    end: int
+    at: int
+    beat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Message):
+    """Where a standby, or a follower that is syncing, has got to: it never acks (T12, V9)."""
+
+    epoch: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Message):
+    """For repair and snapshots: the intact entries of `history` from `start`, below `end`."""
+
+    epoch: int
+    history: History
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(Message):
+    epoch: int
+    entries: tuple[Entry, ...]
+
+
+# --- client ⇄ leader ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Register(Message):
+    """Open a session.  `nonce` only pairs the answer with the request."""
+
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Message):
+    session: int
+    request: int
+    count: int
+    body: bytes
+    body_checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Message):
+    """Committed entries from `start`, confirmed to be the latest when this request came in."""
+
+    nonce: int
+    start: int
+    entries_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registered(Message):
+    nonce: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended(Message):
+    session: int
+    request: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult(Message):
+    """`commit` is the commit offset at the moment of reading."""
+
+    nonce: int
+    entries: tuple[Entry, ...]
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRefused(Message):
+    """`nonce` is the request's number or nonce."""
+
+    session: int
+    nonce: int
+    refusal: Refusal

@@ -1,0 +1,309 @@
+"""Reconfigurations, as the coordinator drives them.
+
+A new node is created, installs a snapshot and follows as a standby; all of that may be cancelled
+freely.  Then PREPARE is written with a new epoch, the leader is told, and when it answers
+"covered" COMMIT is written and sent until it is confirmed.  Every step is written first, so the
+next coordinator goes on from whatever it finds.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import electing
+from shardlog.protocol.coordination import (
+    AbortChange,
+    Command,
+    Contract,
+    CreateShard,
+    Expand,
+    Promote,
+    Swap,
+    TrimShard,
+)
+from shardlog.protocol.coordinator_state import CoordinatorState, changed
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import (
+    Commit,
+    Committed,
+    Create,
+    CursorStatus,
+    Envelope,
+    InstallSnapshot,
+    Operation,
+    PauseWrites,
+    Prepare,
+    Prepared,
+    Reconfiguration,
+    SnapshotInstalled,
+    SnapshotOffer,
+    SnapshotRequest,
+    Trim,
+    WritesPaused,
+)
+from shardlog.protocol.quorum import is_safe
+from shardlog.protocol.shard import Joining, Phase, Shard, Status
+
+# --- commands ----------------------------------------------------------------------------------
+
+
+def obey(c: CoordinatorState, command: Command) -> None:
+    """Write the command down, or say why not (O6)."""
+    record = c.record
+    if isinstance(command, CreateShard):
+        _create(c, record, command)
+    elif record is None:
+        c.reject("there is no such shard")
+    elif record.halted:
+        c.reject(f"the shard is halted: {record.halted}")
+    elif record.status is not Status.STEADY or record.leader is None:
+        c.reject("the shard has no leader now")
+    elif isinstance(command, AbortChange):
+        _abort(c, record)
+    elif record.change or record.joining:
+        c.reject("a reconfiguration is in progress")
+    else:
+        _change(c, record, command)
+
+
+def _create(c: CoordinatorState, record: Shard | None, command: CreateShard) -> None:
+    size = len(command.nodes)
+    quorum = command.quorum.of(size) if size else None
+    chosen = (command.quorum.replication, command.quorum.fencing)
+    if record is not None:
+        c.reject("the shard exists")
+    elif quorum is None or len(set(command.nodes)) != size:
+        c.reject("an ensemble is one or more different nodes")
+    elif None not in chosen and not is_safe(size, *(each or 0 for each in chosen)):
+        c.reject(f"replication + fencing must exceed {size}, and neither may")
+    else:
+        members = tuple(Member(node, 0) for node in command.nodes)
+        c.write(Shard(c.shard, Status.CREATING, 0, None, members, command.quorum))
+
+
+def _change(c: CoordinatorState, record: Shard, command: Command) -> None:
+    nodes = {member.node: member for member in record.ensemble}
+    busy = {member.node for member in record.removed}
+    if isinstance(command, Swap):
+        old = nodes.get(command.old)
+        if old is None:
+            c.reject(f"{command.old} is not a member")
+        elif command.new in busy or (command.new in nodes and command.new != command.old):
+            c.reject(f"{command.new} already hosts a replica")
+        elif len(nodes) == 1:
+            c.reject("the only replica leads: expand, promote, then contract")
+        elif command.new == command.old:
+            c.reject("a node is swapped for itself only when it has lost its replica")
+        else:
+            c.write(changed(record, joining=Joining(Operation.SWAP, old, command.new, 0)))
+    elif isinstance(command, Expand):
+        if command.new in nodes or command.new in busy:
+            c.reject(f"{command.new} already hosts a replica")
+        else:
+            c.write(changed(record, joining=Joining(Operation.EXPAND, None, command.new, 0)))
+    elif isinstance(command, Contract):
+        _contract(c, record, nodes.get(command.old), command.old)
+    elif isinstance(command, Promote):
+        _promote(c, record, nodes.get(command.node), command.node)
+    elif isinstance(command, TrimShard) and record.leader:
+        c.send(record.leader, Trim(record.epoch, command.first))
+        c.accept()
+
+
+def _contract(c: CoordinatorState, record: Shard, old: Member | None, name: str) -> None:
+    if old is None:
+        c.reject(f"{name} is not a member")
+    elif len(record.ensemble) == 1:
+        c.reject("the last replica cannot be given up")
+    elif removes_leader(record, old):
+        c.reject(f"{name} leads: promote another member first")
+    else:
+        prepare(c, record, Reconfiguration(Operation.CONTRACT, record.ensemble, old, None))
+
+
+def removes_leader(record: Shard, old: Member | None) -> bool:
+    """The leader is never swapped out (rule 11)."""
+    return old == record.leader
+
+
+def _promote(c: CoordinatorState, record: Shard, target: Member | None, name: str) -> None:
+    if target is None:
+        c.reject(f"{name} is not a member")
+    elif target == record.leader:
+        c.accept()
+    elif not hand_over(c, record, target):
+        return
+    else:
+        c.accept()
+
+
+def _abort(c: CoordinatorState, record: Shard) -> None:
+    if record.phase is Phase.COMMIT:
+        c.reject("too late: COMMIT is written, the change will be completed")
+    elif record.change:
+        abort(c, record)
+    elif record.joining:
+        cancel(c, record, record.joining)
+    else:
+        c.reject("no reconfiguration is in progress")
+
+
+# --- driving -----------------------------------------------------------------------------------
+
+
+def drive_change(c: CoordinatorState, record: Shard) -> None:
+    """PREPARE until covered, COMMIT until confirmed; a PREPARE that stalls is aborted."""
+    if record.change is None or record.leader is None:
+        return
+    stalled = c.now_ms - c.changed_ms >= c.limits.change_timeout_ms
+    if record.phase is Phase.PREPARE and stalled:
+        abort(c, record)
+    elif c.due_again():
+        message = Prepare if record.phase is Phase.PREPARE else Commit
+        c.send(record.leader, message(record.epoch, record.change))
+
+
+def prepare(c: CoordinatorState, record: Shard, change: Reconfiguration) -> None:
+    """The metadata first, with a new epoch (O4)."""
+    c.write(
+        changed(record, epoch=record.epoch + 1, change=change, phase=Phase.PREPARE, joining=None)
+    )
+
+
+def prepared(c: CoordinatorState, record: Shard, envelope: Envelope, message: Prepared) -> None:
+    """COMMIT is written only after coverage (rule 8)."""
+    if record.phase is not Phase.PREPARE or message.epoch != record.epoch or c.writing:
+        return
+    if envelope.src == (record.leader and record.leader.node) and message.covered:
+        c.write(changed(record, phase=Phase.COMMIT))
+
+
+def committed(c: CoordinatorState, record: Shard, envelope: Envelope, message: Committed) -> None:
+    change = record.change
+    if record.phase is not Phase.COMMIT or message.epoch != record.epoch or c.writing:
+        return
+    if change is None or record.leader != (envelope.src, envelope.src_incarnation):
+        return
+    gone = (change.old,) if change.old else ()
+    c.write(
+        changed(
+            record,
+            ensemble=change.after,
+            change=None,
+            phase=None,
+            removed=(*record.removed, *gone),
+        )
+    )
+
+
+def abort(c: CoordinatorState, record: Shard) -> None:
+    """PREPARE only: back to the old ensemble in a new epoch; `tending` tells the leader."""
+    joining = electing.resumed(record)
+    if joining:
+        joining = Joining(joining.operation, joining.old, joining.node, joining.incarnation, True)
+    c.write(changed(record, epoch=record.epoch + 1, change=None, phase=None, joining=joining))
+
+
+# --- a node on its way in ------------------------------------------------------------------------
+
+
+def drive_joining(c: CoordinatorState, record: Shard) -> None:
+    """Create, write its incarnation down, install, follow; then PREPARE."""
+    joining = record.joining
+    if joining is None or record.change or record.leader is None:
+        return
+    if joining.cancelled or c.now_ms - c.changed_ms >= c.limits.join_timeout_ms:
+        cancel(c, record, joining)
+    elif not joining.incarnation:
+        _name(c, record, joining)
+    elif _caught_up(c, record, joining.member):
+        _promote_standby(c, record, joining)
+    elif c.due_again():
+        if c.installed:
+            return
+        if c.snapshot is None:
+            c.send(record.leader, SnapshotRequest(record.epoch))
+        else:
+            c.send(joining.member, InstallSnapshot(record.epoch, c.snapshot))
+
+
+def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
+    told = c.created.get(joining.node)
+    if told is not None and joining.old == (joining.node, told):
+        # It was a false alarm: the replica is still there.
+        c.write(changed(record, joining=None))
+    elif told is not None:
+        named = Joining(joining.operation, joining.old, joining.node, told)
+        c.write(changed(record, joining=named))
+    elif c.due_again():
+        c.send(Member(joining.node, 0), Create())
+
+
+def _caught_up(c: CoordinatorState, record: Shard, member: Member) -> bool:
+    cursor = cursor_of(c, record, member)
+    leader = c.seen.get(record.leader) if record.leader else None
+    return bool(cursor and leader and not cursor.lost and cursor.acked >= leader.report.commit)
+
+
+def cursor_of(c: CoordinatorState, record: Shard, member: Member) -> CursorStatus | None:
+    leader = c.seen.get(record.leader) if record.leader else None
+    if leader is None or leader.report.epoch != record.epoch:
+        return None
+    return next((each for each in leader.report.cursors if each.member == member), None)
+
+
+def _promote_standby(c: CoordinatorState, record: Shard, joining: Joining) -> None:
+    change = Reconfiguration(joining.operation, record.ensemble, joining.old, joining.member)
+    if removes_leader(record, joining.old):
+        target = _successor(c, record)
+        if target:
+            hand_over(c, record, target)
+    elif joining.old and joining.old not in record.ensemble:
+        cancel(c, record, joining)
+    else:
+        prepare(c, record, change)
+
+
+def _successor(c: CoordinatorState, record: Shard) -> Member | None:
+    """The member that is closest behind the leader."""
+    cursors = [cursor_of(c, record, member) for member in record.ensemble]
+    known = [each for each in cursors if each and not each.lost]
+    best = max(known, key=lambda each: (each.acked, each.member), default=None)
+    return best.member if best else None
+
+
+def offered(c: CoordinatorState, record: Shard, message: SnapshotOffer) -> None:
+    if message.epoch == record.epoch:
+        c.snapshot = message.snapshot
+
+
+def installed(c: CoordinatorState, record: Shard, envelope: Envelope, _: SnapshotInstalled) -> None:
+    if record.joining and record.joining.member == (envelope.src, envelope.src_incarnation):
+        c.installed = True
+
+
+def cancel(c: CoordinatorState, record: Shard, joining: Joining) -> None:
+    """Free of cost: the new node never counted."""
+    gone = (joining.member,) if joining.incarnation else ()
+    c.write(changed(record, joining=None, removed=(*record.removed, *gone)))
+
+
+# --- hand-over -----------------------------------------------------------------------------------
+
+
+def hand_over(c: CoordinatorState, record: Shard, target: Member) -> bool:
+    """Pause writes until the target holds everything, then elect with a preference (rule 11)."""
+    if record.leader is None:
+        return False
+    if c.paused < 0 or c.now_ms - c.paused > c.limits.pause_ms:
+        c.paused = c.now_ms
+    c.send(record.leader, PauseWrites(record.epoch, target))
+    return True
+
+
+def paused(c: CoordinatorState, record: Shard, message: WritesPaused) -> None:
+    """The target holds everything: elect it."""
+    if message.epoch != record.epoch or record.status is not Status.STEADY or c.writing:
+        return
+    if message.caught_up and record.change is None:
+        electing.start(c, record, preferred=message.target.node)
+    elif c.paused >= 0 and c.now_ms - c.paused < c.limits.pause_ms and record.leader:
+        c.send(record.leader, PauseWrites(record.epoch, message.target))

@@ -1,0 +1,183 @@
+"""The replica machine: one node's copy of one shard.
+
+`step(now_ms, event)` takes one event and returns the effects to perform, in order.  The rules
+stand in the modules beside this one, grouped by what a replica is doing: `fencing` (identity,
+fences), `following`, `leading`, `changing` (reconfigurations), `serving` (clients) and
+`repairing`.  Here is the one place where messages find their rule, and where durability turns
+into answers: a promise is fulfilled in the step that hears of its sync, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shardlog.protocol import changing, fencing, following, leading, repairing, serving
+from shardlog.protocol.effects import (
+    Effect,
+    Event,
+    Limits,
+    ReadFailed,
+    Received,
+    Recovered,
+    Synced,
+    Tick,
+)
+from shardlog.protocol.entry import Seal
+from shardlog.protocol.failures import Illegal, NoReplica, WrongShard
+from shardlog.protocol.log import Log, Mark
+from shardlog.protocol.messages import (
+    Abort,
+    Ack,
+    AddFollower,
+    Announce,
+    Append,
+    BecomeLeader,
+    Commit,
+    Create,
+    Destroy,
+    Entries,
+    Envelope,
+    Fence,
+    FenceAnswer,
+    Fetch,
+    Fetched,
+    Heartbeat,
+    InstallSnapshot,
+    Message,
+    PauseWrites,
+    Prepare,
+    Progress,
+    Read,
+    Refused,
+    Register,
+    SnapshotRequest,
+    StatusRequest,
+    Trim,
+)
+from shardlog.protocol.replica_state import Due, Promise, ReplicaState
+from shardlog.protocol.sessions import SessionTable
+from shardlog.protocol.states import Role
+
+Handler = Callable[[ReplicaState, Envelope, Any], None]
+
+HANDLERS: dict[type[Message], Handler] = {
+    Fence: fencing.fence,
+    Destroy: fencing.destroy,
+    StatusRequest: fencing.status,
+    BecomeLeader: leading.become_leader,
+    AddFollower: leading.add_follower,
+    FenceAnswer: leading.returned,
+    Refused: leading.refused,
+    Ack: leading.acked,
+    Progress: leading.progressed,
+    SnapshotRequest: leading.offer_snapshot,
+    Trim: leading.trim,
+    Prepare: changing.prepare,
+    Commit: changing.commit,
+    Abort: changing.abort,
+    PauseWrites: changing.pause_writes,
+    Announce: following.announce,
+    Entries: following.entries,
+    Heartbeat: following.heartbeat,
+    InstallSnapshot: following.install,
+    Fetch: repairing.fetch,
+    Fetched: repairing.fetched,
+    Register: serving.register,
+    Append: serving.append,
+    Read: serving.read,
+}
+
+FROM_CLIENTS = frozenset({Register, Append, Read})
+"""Clients know nodes, not incarnations."""
+
+
+def _entries_written(r: ReplicaState, promise: Promise) -> None:
+    (leading if r.lead else following).written(r, promise)
+
+
+FULFIL: dict[Due, Callable[[ReplicaState, Promise], None]] = {
+    Due.CREATED: fencing.created,
+    Due.DESTROYED: fencing.destroyed,
+    Due.FENCED: fencing.fenced,
+    Due.FOLLOWING: following.followed,
+    Due.INSTALLED: following.installed,
+    Due.ENTRIES: _entries_written,
+    Due.LED: leading.led,
+    Due.OPENED: leading.opened,
+}
+
+DUE_IN_ANY_EPOCH = frozenset({Due.CREATED, Due.DESTROYED})
+
+
+class Replica(ReplicaState):
+    """See the module."""
+
+    __slots__ = ()
+
+    @classmethod
+    def restart(
+        cls, shard: str, node: str, limits: Limits, seal: Seal, recovered: Recovered
+    ) -> Replica:
+        """Every replica comes back Fenced (rule 1)."""
+        self = cls(shard, node, limits, seal)
+        block = recovered.superblock
+        self.blank(block.incarnation)
+        self.role = Role.FENCED
+        self.epoch, self.led, self.history = block.epoch, block.led, block.history
+        self.syncing = block.syncing
+        self.log = Log(recovered.first, recovered.boundary)
+        for header in recovered.headers:
+            self.log.append(header)
+        self.log.marks = dict(recovered.marks)
+        self.commit = block.commit
+        self.durable_end = self.log.end
+        self.sessions = SessionTable.at(
+            block.sessions_at, block.sessions, limits.sessions_max, limits.replies_max
+        )
+        self.apply()
+        return self
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        """One event in, ordered effects out."""
+        self.now_ms = now_ms
+        self.out = []
+        if isinstance(event, Received):
+            self._receive(event)
+        elif isinstance(event, Synced):
+            self._synced(event.token)
+        elif isinstance(event, Tick):
+            leading.tick(self)
+            repairing.tick(self)
+        elif isinstance(event, ReadFailed):
+            self._read_failed(event.base)
+        out, self.out = self.out, []
+        return out
+
+    def _receive(self, event: Received) -> None:
+        envelope = event.envelope
+        message = envelope.message
+        if envelope.shard != self.shard:
+            self.refuse(envelope, WrongShard(self.shard))
+        elif isinstance(message, Create):
+            fencing.create(self, envelope, event.draw)
+        elif not fencing.is_addressed(self, envelope, type(message) in FROM_CLIENTS):
+            self.refuse(envelope, NoReplica(self.incarnation))
+        else:
+            handler = HANDLERS.get(type(message))
+            if handler is None:
+                self.refuse(envelope, Illegal("not a message for a replica"))
+            else:
+                handler(self, envelope, message)
+
+    def _synced(self, token: int) -> None:
+        if self.rewrites:
+            self.rewrites = [rewrite for rewrite in self.rewrites if rewrite.token > token]
+        while self.promises and self.promises[0].token <= token:
+            promise = self.promises.pop(0)
+            if promise.epoch == self.epoch or promise.due in DUE_IN_ANY_EPOCH:
+                FULFIL[promise.due](self, promise)
+
+    def _read_failed(self, base: int) -> None:
+        if self.role is not Role.NOT_MEMBER and self.log.present(base):
+            self.log.mark(base, Mark.CORRUPT)

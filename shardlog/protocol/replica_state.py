@@ -1,0 +1,254 @@
+"""The state of a replica, and the means by which its rules speak.
+
+All of it is plain data: a replica can be pickled, compared and hashed.  Each invariant stands
+beside its field.  What a rule wants done it emits; what has to wait for a sync becomes a
+`Promise`, which `Replica` fulfils when the sync is reported.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from shardlog.protocol.effects import (
+    Barrier,
+    Effect,
+    Limits,
+    Send,
+    Superblock,
+    Sync,
+    WriteSuperblock,
+)
+from shardlog.protocol.entry import Header, Member, Seal
+from shardlog.protocol.failures import ImpossibleState, Refusal
+from shardlog.protocol.history import History, clip
+from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.log import Log, Mark
+from shardlog.protocol.messages import (
+    Ack,
+    Append,
+    ClientRefused,
+    Envelope,
+    FenceAnswer,
+    Fetch,
+    Fetched,
+    Message,
+    Progress,
+    Read,
+    Refused,
+    Register,
+    Slot,
+    Snapshot,
+)
+from shardlog.protocol.sessions import SessionTable
+from shardlog.protocol.states import Cause, Role, next_role
+
+UNANSWERED = frozenset({Refused, Ack, Progress, FenceAnswer, Fetch, Fetched})
+"""Messages that are never refused: a refusal of an answer would echo for ever."""
+
+
+class Due(StrEnum):
+    """What has to follow a sync."""
+
+    ENTRIES = "entries"
+    FENCED = "fenced"
+    FOLLOWING = "following"
+    LED = "led"
+    OPENED = "opened"
+    CREATED = "created"
+    DESTROYED = "destroyed"
+    INSTALLED = "installed"
+
+
+class Promise(NamedTuple):
+    """Once `token` is synced, and if the epoch still is `epoch`, do what is `due`."""
+
+    token: int
+    due: Due
+    epoch: int
+    end: int
+    to: str
+
+
+class Rewrite(NamedTuple):
+    """A slot that was repaired in place; durable once `token` is synced."""
+
+    base: int
+    token: int
+
+
+class ReplicaState:
+    """See the module."""
+
+    __slots__ = (
+        "commit",
+        "durable_end",
+        "epoch",
+        "fetched_ms",
+        "heard_ms",
+        "history",
+        "incarnation",
+        "lead",
+        "leader",
+        "led",
+        "limits",
+        "log",
+        "node",
+        "now_ms",
+        "out",
+        "promises",
+        "rewrites",
+        "role",
+        "seal",
+        "sessions",
+        "shard",
+        "syncing",
+        "token",
+    )
+
+    def __init__(self, shard: str, node: str, limits: Limits, seal: Seal) -> None:
+        self.shard = shard
+        self.node = node
+        self.limits = limits
+        self.seal = seal
+        self.now_ms = 0
+        self.out: list[Effect] = []
+        self.token = 0
+        self.promises: list[Promise] = []
+        self.blank(0)
+
+    def blank(self, incarnation: int) -> None:
+        """The state of a replica that has just been formatted, or of none (incarnation 0)."""
+        self.role = Role.NOT_MEMBER
+        self.incarnation = incarnation
+        # The highest epoch promised; never falls.
+        self.epoch = 0
+        # The last epoch this replica led, or is leading; led ≤ epoch.
+        self.led = 0
+        self.history: History = ()
+        self.log = Log()
+        # Everything below is committed; commit ≤ log.end, and it never falls.
+        self.commit = 0
+        # Everything below is synced; durable_end ≤ log.end.
+        self.durable_end = 0
+        # Repaired, but not synced yet.
+        self.rewrites: list[Rewrite] = []
+        # Folded up to the commit offset, or to the first header below it that is unreadable.
+        self.sessions = SessionTable(self.limits.sessions_max, self.limits.replies_max)
+        # The snapshot being installed: until it is whole, nothing is acknowledged.
+        self.syncing: Snapshot | None = None
+        self.leader: Member | None = None
+        self.heard_ms = -1
+        self.fetched_ms = -1
+        # Set exactly while the role is LEADER.
+        self.lead: Leadership | None = None
+
+    @property
+    def member(self) -> Member:
+        return Member(self.node, self.incarnation)
+
+    def become(self, cause: Cause) -> None:
+        self.role = next_role(self.role, cause)
+        if self.role is not Role.LEADER:
+            self.lead = None
+
+    def emit(self, effect: Effect) -> None:
+        self.out.append(effect)
+
+    def send(self, to: Member | str, message: Message) -> None:
+        node, incarnation = (to, 0) if isinstance(to, str) else to
+        self.out.append(
+            Send(Envelope(self.shard, self.node, self.incarnation, node, incarnation, message))
+        )
+
+    def answer(self, envelope: Envelope, message: Message) -> None:
+        self.out.append(
+            Send(
+                Envelope(
+                    self.shard,
+                    self.node,
+                    self.incarnation,
+                    envelope.src,
+                    envelope.src_incarnation,
+                    message,
+                )
+            )
+        )
+
+    def refuse(self, envelope: Envelope, refusal: Refusal) -> None:
+        """A typed no, to whoever asked."""
+        message = envelope.message
+        if isinstance(message, Append):
+            self.answer(envelope, ClientRefused(message.session, message.request, refusal))
+        elif isinstance(message, Register | Read):
+            self.answer(envelope, ClientRefused(0, message.nonce, refusal))
+        elif type(message) not in UNANSWERED:
+            self.answer(envelope, Refused(type(message).__name__, self.epoch, refusal))
+
+    def sync(self, due: Due, end: int = 0, to: str = "") -> None:
+        """Make everything emitted so far durable, then do what is due."""
+        self.token += 1
+        self.promises.append(Promise(self.token, due, self.epoch, end, to))
+        self.emit(Sync(self.token))
+
+    def persist(self, *, flush: bool = False) -> None:
+        """Write the superblock; `flush` makes the log durable first, so that all of it counts."""
+        if flush:
+            self.emit(Barrier())
+        commit = self.commit if flush else min(self.commit, self.durable_end)
+        self.emit(
+            WriteSuperblock(
+                Superblock(
+                    self.incarnation,
+                    self.epoch,
+                    self.led,
+                    self.history,
+                    commit,
+                    self.sessions.applied,
+                    self.sessions.at_rest(),
+                    self.syncing,
+                )
+            )
+        )
+
+    def advance_commit(self, commit: int) -> None:
+        """Commit offsets only rise, and never beyond the log."""
+        if commit <= self.commit:
+            return
+        if commit > self.log.end:
+            raise ImpossibleState(f"commit {commit} beyond the log's end {self.log.end}")
+        self.commit = commit
+        self.apply()
+
+    def apply(self) -> None:
+        """The apply index follows the commit offset and never passes it (O9)."""
+        if self.sessions.applied < self.commit:
+            self.sessions.fold(self.log.between(self.sessions.applied, self.commit))
+
+    def acked_end(self) -> int:
+        """What may be acknowledged: durable, and whole from the commit offset on."""
+        end = min(self.durable_end, self.log.intact_end(self.commit))
+        return min([end, *(each.base for each in self.rewrites if each.base >= self.commit)])
+
+    def fence_answer(self) -> FenceAnswer:
+        """A pure function of what is durable (M7)."""
+        log = self.log
+        bad_below = [header for header in log.bad() if header.base < self.commit]
+        listed = [*bad_below, *log.between(self.commit, log.may_end)]
+        return FenceAnswer(
+            self.member,
+            self.epoch,
+            clip(self.history, log.may_end),
+            log.first,
+            self.commit,
+            log.end,
+            0 if log.open_tail else log.head_checksum,
+            log.open_tail,
+            self.syncing is not None,
+            tuple(self._slot(header) for header in listed),
+        )
+
+    def _slot(self, header: Header) -> Slot:
+        mark = self.log.marks.get(header.base, Mark.PRESENT)
+        end = header.end if header.count else 0
+        return Slot(header.epoch, header.base, end, header.checksum, mark)

@@ -1,0 +1,136 @@
+"""Serving clients: admitted by session, appended at once, answered after the commit."""
+
+from __future__ import annotations
+
+from shardlog.protocol import answering, leading
+from shardlog.protocol.entry import Kind
+from shardlog.protocol.failures import (
+    Illegal,
+    NotLeader,
+    NotReady,
+    OffsetTrimmed,
+    Overloaded,
+    Refusal,
+)
+from shardlog.protocol.leadership import Leadership, PendingRead, Waiter
+from shardlog.protocol.messages import Append, Appended, Envelope, Read, Register
+from shardlog.protocol.replica_state import Due, ReplicaState
+from shardlog.protocol.sessions import admit
+
+
+def refusal_to_serve(r: ReplicaState) -> Refusal | None:
+    lead = r.lead
+    if lead is None:
+        return NotLeader(r.leader.node if r.leader else None)
+    if not lead.serving:
+        return NotReady("the log is being repaired")
+    return None
+
+
+def refusal_to_write(r: ReplicaState, lead: Leadership) -> Refusal | None:
+    if r.now_ms < lead.paused_until_ms:
+        return NotReady("leadership is being handed over")
+    if len(lead.waiters) >= r.limits.appends_inflight_max:
+        return Overloaded(len(lead.waiters))
+    return None
+
+
+def register(r: ReplicaState, envelope: Envelope, message: Register) -> None:
+    refusal = refusal_to_serve(r)
+    if refusal or r.lead is None:
+        r.refuse(envelope, refusal or NotLeader(None))
+        return
+    refusal = refusal_to_write(r, r.lead)
+    if refusal:
+        r.refuse(envelope, refusal)
+        return
+    header = leading.append(r, r.lead, Kind.REGISTER, 0, 0, 1, b"", 0)
+    wait(r.lead, header.end, Waiter(envelope.src, 0, message.nonce, header.base))
+    _replicate(r, r.lead)
+
+
+def append(r: ReplicaState, envelope: Envelope, message: Append) -> None:
+    refusal = refusal_to_serve(r)
+    lead = r.lead
+    if refusal or lead is None:
+        r.refuse(envelope, refusal or NotLeader(None))
+        return
+    if message.count < 1:
+        r.refuse(envelope, Illegal("a batch holds at least one record"))
+        return
+    known = admitted(lead, message)
+    if isinstance(known, Refusal):
+        r.refuse(envelope, known)
+    elif known is not None:
+        _answer_again(r, lead, envelope, message, known)
+    else:
+        refusal = refusal_to_write(r, lead)
+        if refusal:
+            r.refuse(envelope, refusal)
+            return
+        _append_new(r, lead, envelope, message)
+
+
+def admitted(lead: Leadership, message: Append) -> int | Refusal | None:
+    """By the table at the tip of the log, the uncommitted suffix included (rule 18)."""
+    return admit(lead.tip, message.session, message.request)
+
+
+def _append_new(r: ReplicaState, lead: Leadership, envelope: Envelope, message: Append) -> None:
+    header = leading.append(
+        r,
+        lead,
+        Kind.DATA,
+        message.session,
+        message.request,
+        message.count,
+        message.body,
+        message.body_checksum,
+    )
+    waiter = Waiter(envelope.src, message.session, message.request, header.base)
+    wait(lead, header.end, waiter)
+    _replicate(r, lead)
+
+
+def _answer_again(
+    r: ReplicaState, lead: Leadership, envelope: Envelope, message: Append, base: int
+) -> None:
+    """A retry gets the offset of the first try, and not before that is committed."""
+    if base < r.commit:
+        r.answer(envelope, Appended(message.session, message.request, base))
+        return
+    header = r.log.covering(base)
+    if header is not None:
+        waiter = Waiter(envelope.src, message.session, message.request, base)
+        wait(lead, header.end, waiter)
+
+
+def wait(lead: Leadership, end: int, waiter: Waiter) -> None:
+    waiters = lead.waiters.setdefault(end, [])
+    if waiter not in waiters:
+        waiters.append(waiter)
+
+
+def _replicate(r: ReplicaState, lead: Leadership) -> None:
+    """Entries may leave before our own sync; we count ourselves only after it (rule 5)."""
+    leading.replicate_all(r, lead)
+    r.sync(Due.ENTRIES, end=r.log.end)
+
+
+def read(r: ReplicaState, envelope: Envelope, message: Read) -> None:
+    refusal = refusal_to_serve(r)
+    lead = r.lead
+    if refusal or lead is None:
+        r.refuse(envelope, refusal or NotLeader(None))
+    elif message.start < r.log.first:
+        r.refuse(envelope, OffsetTrimmed(r.log.first))
+    elif len(lead.reads) >= r.limits.appends_inflight_max:
+        r.refuse(envelope, Overloaded(len(lead.reads)))
+    else:
+        pending = PendingRead(
+            envelope.src, message.nonce, message.start, message.entries_max, lead.beat + 1
+        )
+        lead.reads.append(pending)
+        if lead.opened == r.epoch:
+            leading.beat(r, lead)
+        answering.answer_reads(r, lead)

@@ -1,0 +1,98 @@
+"""Client sessions: exactly once in spite of retries.
+
+A session is opened by a REGISTER entry and named by that entry's offset, so a replayed register
+opens another session and can never revive an old one.  Requests of a session are numbered from 1
+and appended one by one; the table is a fold over the log's headers, hence the same on every
+replica that holds the same log, and the reply to a retry is the offset that the first try got.
+
+A leader keeps two tables: one folded to the commit offset, which is what checkpoints and
+snapshots carry, and one folded to the end of the log, by which requests are admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from shardlog.protocol.entry import Header, Kind
+from shardlog.protocol.failures import Refusal, ReplyForgotten, RequestGap, SessionUnknown
+
+
+class Session(NamedTuple):
+    """`last` is the last request appended; `replies` are the bases of the latest ones, up to it."""
+
+    id: int
+    last: int
+    replies: tuple[int, ...]
+    used: int
+
+
+Sessions = tuple[Session, ...]
+"""A table at rest, ordered by id: what goes into checkpoints and snapshot descriptors."""
+
+
+class SessionTable:
+    """A fold over the headers in `[0, applied)`."""
+
+    __slots__ = ("applied", "replies_max", "sessions", "sessions_max")
+
+    def __init__(self, sessions_max: int, replies_max: int) -> None:
+        self.sessions_max = sessions_max
+        self.replies_max = replies_max
+        self.sessions: dict[int, Session] = {}
+        self.applied = 0
+
+    @classmethod
+    def at(
+        cls, applied: int, sessions: Sessions, sessions_max: int, replies_max: int
+    ) -> SessionTable:
+        table = cls(sessions_max, replies_max)
+        table.sessions = {session.id: session for session in sessions}
+        table.applied = applied
+        return table
+
+    def at_rest(self) -> Sessions:
+        return tuple(sorted(self.sessions.values()))
+
+    def copy(self) -> SessionTable:
+        table = SessionTable(self.sessions_max, self.replies_max)
+        table.sessions = dict(self.sessions)
+        table.applied = self.applied
+        return table
+
+    def fold(self, headers: Iterable[Header]) -> None:
+        """Apply the next headers; stops before a stretch that cannot be read."""
+        for header in headers:
+            if header.kind is Kind.UNKNOWN:
+                return
+            self._apply(header)
+            self.applied = header.end
+
+    def _apply(self, header: Header) -> None:
+        if header.kind is Kind.REGISTER:
+            if len(self.sessions) >= self.sessions_max:
+                oldest = min(self.sessions.values(), key=lambda session: session.used)
+                del self.sessions[oldest.id]
+            self.sessions[header.base] = Session(header.base, 0, (), header.base)
+        elif header.session and header.kind is Kind.DATA:
+            known = self.sessions.get(header.session)
+            if known is not None:
+                replies = (*known.replies, header.base)[-self.replies_max :]
+                self.sessions[header.session] = Session(
+                    header.session, header.request, replies, header.base
+                )
+
+
+def admit(table: SessionTable, session: int, request: int) -> int | Refusal | None:
+    """None if the request is the session's next one, its base if it was appended before."""
+    known = table.sessions.get(session)
+    if known is None:
+        return SessionUnknown(session)
+    if request == known.last + 1:
+        return None
+    if request > known.last:
+        return RequestGap(known.last + 1)
+    back = known.last - request
+    if back >= len(known.replies):
+        return ReplyForgotten(known.last - len(known.replies) + 1)
+    return known.replies[len(known.replies) - 1 - back]

@@ -1,0 +1,177 @@
+"""The steady state: look after the leader, the followers, and what is left over.
+
+Every member is asked how it is; a leader is deposed only on corroborated evidence.  A member
+without a follow cursor is fenced again at the same epoch, which it answers only if it is Fenced,
+and is then added.  A member that has no replica any more is swapped for itself.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol import electing
+from shardlog.protocol.coordinator_state import CoordinatorState, changed
+from shardlog.protocol.entry import Member
+from shardlog.protocol.failures import NoReplica, StaleEpoch
+from shardlog.protocol.messages import (
+    Abort,
+    Create,
+    Created,
+    Destroy,
+    Destroyed,
+    Envelope,
+    Fence,
+    Operation,
+    Refused,
+    StatusReport,
+    StatusRequest,
+)
+from shardlog.protocol.shard import Joining, Shard, Status
+from shardlog.protocol.suspicion import Seen, election_possible, leader_works
+
+BAD_REPORTS_MAX = 2
+LOST_REPORTS_MIN = 3
+
+
+# --- creation ----------------------------------------------------------------------------------
+
+
+def drive_creating(c: CoordinatorState, record: Shard) -> None:
+    """All incarnations stand in the metadata before the first election (rule 12)."""
+    unknown = [member for member in record.ensemble if not member.incarnation]
+    if not unknown:
+        electing.start(c, record)
+    elif all(member.node in c.created for member in unknown):
+        ensemble = tuple(
+            Member(member.node, member.incarnation or c.created[member.node])
+            for member in record.ensemble
+        )
+        c.write(changed(record, ensemble=ensemble))
+    elif c.due_again():
+        for member in unknown:
+            if member.node not in c.created:
+                c.send(member, Create())
+
+
+def created(c: CoordinatorState, record: Shard, envelope: Envelope, message: Created) -> None:
+    c.created[envelope.src] = message.incarnation
+
+
+# --- watching ----------------------------------------------------------------------------------
+
+
+def poll(c: CoordinatorState, record: Shard) -> None:
+    if c.polled_ms >= 0 and c.now_ms - c.polled_ms < c.limits.status_ms:
+        return
+    c.polled_ms = c.now_ms
+    joining = (record.joining.member,) if record.joining and record.joining.incarnation else ()
+    new = (record.change.new,) if record.change and record.change.new else ()
+    for member in dict.fromkeys((*record.ensemble, *joining, *new)):
+        c.send(member, StatusRequest(record.epoch))
+    for member in record.removed:
+        c.send(member, Destroy())
+
+
+def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
+    c.seen[report.member] = Seen(report, c.now_ms)
+    c.lost.pop(report.member, None)
+    if report.epoch > record.epoch:
+        overtaken(c, record, report.epoch)
+    if record.status is not Status.STEADY or report.member != record.leader:
+        return
+    if report.role == "LEADER" or report.epoch < record.epoch:
+        c.bad_reports = 0
+    else:
+        c.bad_reports += 1
+
+
+def overtaken(c: CoordinatorState, record: Shard, epoch: int) -> None:
+    """A node knows a higher epoch than we do: read again; if the metadata is older, believe it.
+
+    A record that came back from an old backup must never be acted on below what nodes promised
+    (rule 21), so the next epoch is chosen above it.
+    """
+    c.load()
+    if c.now_ms - c.changed_ms >= c.limits.election_timeout_ms and not c.writing:
+        electing.start(c, record, above=epoch)
+
+
+def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Refused) -> None:
+    refusal = message.refusal
+    if isinstance(refusal, StaleEpoch) and refusal.epoch > record.epoch:
+        overtaken(c, record, refusal.epoch)
+    elif isinstance(refusal, NoReplica):
+        for member in record.removed:
+            if member.node == envelope.src and member.incarnation != refusal.incarnation:
+                c.gone.add(member)
+        for member in record.ensemble:
+            if member.node == envelope.src and member.incarnation != refusal.incarnation:
+                c.lost[member] = c.lost.get(member, 0) + 1
+
+
+def destroyed(c: CoordinatorState, record: Shard, envelope: Envelope, message: Destroyed) -> None:
+    c.gone.add(Member(envelope.src, message.incarnation))
+
+
+# --- judging -----------------------------------------------------------------------------------
+
+
+def must_elect(c: CoordinatorState, record: Shard) -> bool:
+    """Whether the leader has to be replaced."""
+    leader = record.leader
+    if leader is None:
+        return True
+    since = c.now_ms - c.limits.leader_timeout_ms
+    if leader_works(leader, record.epoch, record.ensemble, record.quorum, c.seen, since):
+        c.healthy_ms = c.now_ms
+    silent = c.now_ms - c.healthy_ms >= c.limits.leader_timeout_ms
+    suspect = silent or c.bad_reports >= BAD_REPORTS_MAX or leader in lost_members(c, record)
+    return suspect and election_possible(record.ensembles, record.quorum, c.seen, since)
+
+
+def lost_members(c: CoordinatorState, record: Shard) -> list[Member]:
+    """Members without their replica, by their own word or by their leader's (rules 12 and 15)."""
+    lost = [member for member in record.ensemble if c.lost.get(member, 0) >= LOST_REPORTS_MIN]
+    leader = c.seen.get(record.leader) if record.leader else None
+    if leader:
+        below = [each.member for each in leader.report.cursors if each.lost]
+        lost += [member for member in record.ensemble if member in below and member not in lost]
+    return lost
+
+
+def tend_followers(c: CoordinatorState, record: Shard) -> None:
+    """Fence again whoever has no cursor: a replica answers only if it is Fenced."""
+    leader = c.seen.get(record.leader) if record.leader else None
+    if leader is None or leader.report.role != "LEADER":
+        return
+    if leader.report.epoch < record.epoch and record.change is None and record.leader:
+        c.send(record.leader, Abort(record.epoch, record.ensemble))
+        return
+    with_cursor = {each.member for each in leader.report.cursors}
+    wanted = set(record.ensemble)
+    if record.joining and c.installed:
+        wanted.add(record.joining.member)
+    if record.change and record.change.new:
+        wanted.add(record.change.new)
+    for member in sorted(wanted - with_cursor - {record.leader}):
+        c.send(member, Fence(record.epoch))
+
+
+def tend_lost(c: CoordinatorState, record: Shard) -> bool:
+    """Swap a member that lost its replica for itself, under a new incarnation."""
+    if record.change or record.joining:
+        return False
+    for member in lost_members(c, record):
+        if member != record.leader and len(record.ensemble) > 1:
+            again = Joining(Operation.SWAP, member, member.node, 0)
+            c.created.pop(member.node, None)
+            c.write(changed(record, joining=again))
+            return True
+    return False
+
+
+def tend_removed(c: CoordinatorState, record: Shard) -> bool:
+    """Replicas that are gone for good leave the record."""
+    left = tuple(member for member in record.removed if member not in c.gone)
+    if left == record.removed:
+        return False
+    c.write(changed(record, removed=left))
+    return True

@@ -1,0 +1,284 @@
+"""The adversary: random faults, each kind at its own rate, none beyond what the atlas allows.
+
+Each kind is one method that does one thing and, where the thing ends by itself, schedules its end.
+Nodes and coordinators also die *inside* a step, after the k-th of its effects: between two effects
+is where a protocol that orders them wrongly breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.coordination import (
+    AbortChange,
+    Command,
+    Contract,
+    Expand,
+    Promote,
+    Swap,
+    TrimShard,
+)
+from shardlog.sim.slot import Part
+
+if TYPE_CHECKING:
+    from shardlog.sim.node import Node
+    from shardlog.sim.operators import Operator
+    from shardlog.sim.world import World
+
+Kind = tuple[int, Callable[[], None]]
+MEMBERS_MAX = 7
+
+
+class Adversary:
+    """All faults of a run; `active` until the healing."""
+
+    __slots__ = ("active", "number", "random", "world")
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.random = world.random
+        self.active = True
+        self.number = 0
+        options = world.options
+        kinds: tuple[Kind, ...] = (
+            (options.cut_every_ms, self.cut),
+            (options.clog_every_ms, self.clog),
+            (options.crash_every_ms, self.crash),
+            (options.pause_every_ms, self.pause),
+            (options.wipe_every_ms, self.wipe),
+            (options.rot_every_ms, self.rot),
+            (options.misdirect_every_ms, self.misdirect),
+            (options.io_error_every_ms, self.io_error),
+            (options.coordinator_crash_every_ms, self.coordinator_crash),
+            (options.command_every_ms, self.command),
+        )
+        for every_ms, fault in kinds:
+            if every_ms:
+                self._again((every_ms, fault))
+
+    def _again(self, kind: Kind) -> None:
+        self.world.scheduler.after(self._about_us(kind[0]), self._strike, kind)
+
+    def _strike(self, kind: Kind) -> None:
+        if self.active:
+            self._again(kind)
+            kind[1]()
+
+    def _about_us(self, mean_ms: int) -> int:
+        return 1 + int(self.random.expovariate(1.0) * mean_ms * 1000)
+
+    def _tell(self, text: str) -> None:
+        self.world.statistics.faults += 1
+        for watch in self.world.fault_watchers:
+            watch(self.world, text)
+
+    def _some_node(self) -> Node | None:
+        """A node that is up; often the leader, where it hurts most."""
+        world = self.world
+        record = world.store.record
+        if record is not None and record.leader is not None and self.random.random() < 0.3:
+            leader = world.nodes[record.leader.node]
+            return leader if leader.up else None
+        up = [node for node in world.nodes.values() if node.up]
+        return self.random.choice(up) if up else None
+
+    # --- network ---------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """A split, an end cut off, or one direction lost."""
+        names = list(self.world.network.ends)
+        random = self.random
+        shape = random.choice(("split", "split", "alone", "one way", "mute", "deaf"))
+        one = random.choice(self.world.node_names + self.world.operator_names)
+        rest = [name for name in names if name != one]
+        if shape == "split":
+            left = [name for name in names if random.random() < 0.5]
+            right = [name for name in names if name not in left]
+            links = [(a, b) for a in left for b in right] + [(b, a) for a in left for b in right]
+        elif shape == "alone":
+            links = [(one, name) for name in rest] + [(name, one) for name in rest]
+        elif shape == "one way":
+            links = [(one, random.choice(rest))]
+        elif shape == "mute":
+            links = [(one, name) for name in rest]
+        else:
+            links = [(name, one) for name in rest]
+        self._tell(f"cut {shape} {one if shape != 'split' else ','.join(left)}")
+        self.world.network.cut(links)
+        length_us = self._about_us(self.world.options.cut_ms)
+        self.world.scheduler.after(length_us, self.world.network.mend, links)
+
+    def clog(self) -> None:
+        """One direction holds messages back for a while."""
+        ends = list(self.world.network.ends)
+        src, dst = self.random.choice(self.world.node_names), self.random.choice(ends)
+        if self.random.random() < 0.5:
+            src, dst = dst, src
+        if src == dst:
+            return
+        self._tell(f"clog {src}>{dst}")
+        self.world.network.clog(src, dst)
+        length_us = self._about_us(self.world.options.clog_ms)
+        self.world.scheduler.after(length_us, self._unclog, (src, dst))
+
+    def _unclog(self, link: tuple[str, str]) -> None:
+        self.world.network.unclog(*link, in_order=self.random.random() < 0.5)
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """One node now, one node inside its next step, or all nodes at once."""
+        random = self.random
+        shape = random.random()
+        if shape < 0.08:
+            self._tell("power cut")
+            for node in self.world.nodes.values():
+                node.crash()
+            return
+        node = self._some_node()
+        if node is None:
+            return
+        if shape < 0.4:
+            node.doom = random.randint(0, 4)
+            self._tell(f"doom {node.name} after {node.doom}")
+        else:
+            self._tell(f"crash {node.name}")
+            node.crash()
+
+    def node_went_down(self, node: Node) -> None:
+        """Whatever brought it down, it comes back."""
+        if self.active:
+            length_us = self._about_us(self.world.options.down_ms)
+            self.world.scheduler.after(length_us, node.restart, None)
+
+    def pause(self) -> None:
+        node = self._some_node()
+        if node is not None and not node.paused:
+            self._tell(f"pause {node.name}")
+            node.pause()
+            length_us = self._about_us(self.world.options.pause_ms)
+            self.world.scheduler.after(length_us, node.resume, None)
+
+    def coordinator_crash(self) -> None:
+        up = [operator for operator in self.world.operators.values() if operator.up]
+        if not up:
+            return
+        operator = self.random.choice(up)
+        if self.random.random() < 0.7:
+            operator.doom = self.random.randint(0, 5)
+            self._tell(f"doom {operator.name} after {operator.doom}")
+        else:
+            self._tell(f"crash {operator.name}")
+            operator.crash()
+
+    def operator_went_down(self, operator: Operator) -> None:
+        if self.active:
+            length_us = self._about_us(self.world.options.coordinator_down_ms)
+            self.world.scheduler.after(length_us, operator.restart, None)
+
+    # --- disks -----------------------------------------------------------------------------------
+
+    def wipe(self) -> None:
+        node = self.random.choice(list(self.world.nodes.values()))
+        if node.disk.superblock is None or not self.world.atlas.may_wipe(node):
+            return
+        self._tell(f"wipe {node.name}")
+        self.world.statistics.lost_disks += 1
+        node.crash()
+        node.wipe()
+
+    def _some_slot(self) -> tuple[Node, int] | None:
+        """A durable entry on some disk, often a recent one."""
+        node = self.random.choice(list(self.world.nodes.values()))
+        bases = sorted(node.disk.stable)
+        if not bases:
+            return None
+        recent = self.random.random() < 0.5
+        return node, self.random.choice(bases[-8:] if recent else bases)
+
+    def rot(self) -> None:
+        """Damage a body, or a header copy, or both."""
+        found = self._some_slot()
+        if found is None:
+            return
+        node, base = found
+        slot = node.disk.stable[base]
+        end = max(slot.entry.header.end, base + 1)
+        if slot.header is Part.ABSENT or not self.world.atlas.may_hurt(node, base, end):
+            return
+        shape = self.random.choice(("body", "body", "header", "both"))
+        self._tell(f"rot {shape} {node.name} {base}")
+        self.world.statistics.disk_faults += 1
+        if shape != "header":
+            node.disk.rot_body(base)
+        if shape != "body":
+            node.disk.rot_header(base)
+
+    def misdirect(self) -> None:
+        """The next entry written lands on an older one."""
+        found = self._some_slot()
+        if found is None:
+            return
+        node, base = found
+        atlas = self.world.atlas
+        end = node.disk.stable[base].entry.header.end
+        # The entry that will be lost is the next one; nobody else may be hurt from there on.
+        tail = node.replica.log.end
+        if not node.up or node.disk.misdirecting is not None:
+            return
+        if atlas.may_hurt(node, base, end) and atlas.may_hurt(node, tail, 1 << 62):
+            self._tell(f"misdirect {node.name} onto {base}")
+            self.world.statistics.disk_faults += 1
+            node.disk.misdirect_next_write(base)
+
+    def io_error(self) -> None:
+        node = self._some_node()
+        if node is not None:
+            self._tell(f"io error {node.name}")
+            self.world.statistics.disk_faults += 1
+            node.disk.fail_next()
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def command(self) -> None:
+        """Ask some coordinator for something; it may be refused."""
+        up = [operator for operator in self.world.operators.values() if operator.up]
+        command = self._some_command()
+        if not up or command is None:
+            return
+        if isinstance(command, Swap | Expand | Contract):
+            if self.world.atlas.pending or not self.world.atlas.may_change(command):
+                return
+            self.world.atlas.pending.append(command)
+        self.number += 1
+        operator = self.random.choice(up)
+        self._tell(f"command {operator.name} {command}")
+        operator.command(self.number, command)
+
+    def _some_command(self) -> Command | None:
+        world = self.world
+        record = world.store.record
+        if record is None or not record.ensemble:
+            return None
+        random = self.random
+        members = [member.node for member in record.ensemble]
+        spares = [name for name in world.node_names if name not in members]
+        kinds = ["promote", "trim", "swap", "swap"]
+        kinds += ["expand"] * (len(members) <= world.options.members)
+        kinds += ["contract"] * (1 < len(members) >= world.options.members)
+        kinds += ["abort"] * 2 if record.change or record.joining else []
+        kind = random.choice(kinds)
+        if kind == "promote":
+            return Promote(random.choice(members))
+        if kind == "trim":
+            return TrimShard(random.randint(0, max(world.atlas.commit, 1)))
+        if kind == "abort":
+            return AbortChange()
+        if kind == "contract":
+            return Contract(random.choice(members))
+        if not spares or (kind == "expand" and len(members) >= MEMBERS_MAX):
+            return None
+        if kind == "expand":
+            return Expand(random.choice(spares))
+        return Swap(random.choice(members), random.choice(spares))

@@ -1,0 +1,162 @@
+"""The second phase: everything heals, and then everything must come to rest.
+
+A core that can serve is left up for good.  From then on the shard has a bounded time to come to
+rest: every call of a client is answered or refused for good, no reconfiguration is under way, and
+all replicas are equal up to the commit offset.  If it does not, `out_of_reach` decides whether it
+*could* have: it looks at the disks alone, as no machine can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.entry import Member
+from shardlog.protocol.quorum import Ensemble
+from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.states import Role
+from shardlog.sim.slot import Part
+
+if TYPE_CHECKING:
+    from shardlog.sim.node import Node
+    from shardlog.sim.world import World
+
+
+def heal(world: World) -> None:
+    """All faults end; all processes run, but for those that a core can do without."""
+    world.adversary.active = False
+    world.network.heal()
+    left_down = _left_down(world) if world.options.leave_down else []
+    for operator in world.operators.values():
+        operator.doom = None
+        operator.restart()
+    for node in world.nodes.values():
+        node.doom = None
+        node.disk.failing = False
+        node.disk.misdirecting = None
+        if node.name in left_down:
+            node.crash()
+        else:
+            node.restart()
+            node.resume()
+    for node in world.nodes.values():
+        if node.up:
+            node.scrub_all()
+    for client in world.clients:
+        client.finish()
+
+
+def _left_down(world: World) -> list[str]:
+    """Some members that every ensemble that counts can do without."""
+    record = world.store.record
+    if record is None or record.status is Status.CREATING:
+        return []
+    ensembles = world.atlas.ensembles(record)
+    down: list[str] = []
+    for member in record.ensemble:
+        if world.random.random() < 0.6 and _can_spare(world, record, ensembles, [*down, member.node]):
+            down.append(member.node)
+    return down
+
+
+def _can_spare(world: World, record: Shard, ensembles: list[Ensemble], down: list[str]) -> bool:
+    atlas = world.atlas
+    for ensemble in ensembles:
+        quorum = record.quorum.of(len(ensemble))
+        up = [m for m in ensemble if m.node not in down and m.incarnation and not atlas.lost(m)]
+        if len(up) < max(quorum.fencing, quorum.replication):
+            return False
+    staying = [m for m in record.ensemble if m.node not in down]
+    return _unreachable(world, record, staying) is None
+
+
+def unsettled(world: World) -> str | None:
+    """Why the shard is not at rest; None if it is."""
+    record = world.store.record
+    if record is None:
+        return "there is no record"
+    if record.halted is not None:
+        return f"halted: {record.halted}"
+    if record.status is not Status.STEADY:
+        return f"the status is {record.status} at epoch {record.epoch}"
+    if record.change is not None or record.joining is not None:
+        return f"a reconfiguration is under way: {record.change or record.joining}"
+    for client in world.clients:
+        if not client.idle:
+            return f"{client.name} waits for an answer"
+    return _unequal(world, record)
+
+
+def _unequal(world: World, record: Shard) -> str | None:
+    """How a replica that is up differs from its leader's, up to the commit offset."""
+    if record.leader is None:
+        return "there is no leader"
+    leader = world.nodes[record.leader.node]
+    if leader.replica.role is not Role.LEADER:
+        return f"{leader.name} leads in the record and is {leader.replica.role}"
+    for member in record.ensemble:
+        node = world.nodes[member.node]
+        if not node.up:
+            continue
+        reason = _differs(node, member, leader)
+        if reason is not None:
+            return f"{member}: {reason}"
+    return None
+
+
+def _differs(node: Node, member: Member, leader: Node) -> str | None:
+    replica, leading = node.replica, leader.replica
+    if replica.member != member:
+        return f"the node has {replica.member}"
+    if node is not leader and replica.role is not Role.FOLLOWER:
+        return f"is {replica.role} at epoch {replica.epoch}"
+    if replica.commit != leading.commit:
+        return f"has committed {replica.commit}, its leader {leading.commit}"
+    start = max(replica.log.first, leading.log.first)
+    mine = [h.checksum for h in replica.log.between(start, replica.commit)]
+    theirs = [h.checksum for h in leading.log.between(start, leading.commit)]
+    if mine != theirs:
+        return "differs from its leader"
+    for header in replica.log.between(start, replica.commit):
+        slot = node.disk.cache.get(header.base)
+        if header.base in replica.log.marks or slot is None or slot.body is not Part.OK:
+            return f"has no good copy of {header.id}"
+    return None
+
+
+def out_of_reach(world: World) -> str | None:
+    """Why the data cannot be had, from the disks alone; None if it can."""
+    record = world.store.record
+    if record is None:
+        return None
+    for ensemble in record.ensembles:
+        up = [m for m in ensemble if world.nodes[m.node].up and not world.atlas.lost(m)]
+        quorum = record.quorum.of(len(ensemble))
+        if len(up) < max(quorum.fencing, quorum.replication) and record.status != Status.CREATING:
+            return f"only {len(up)} of {len(ensemble)} disks are left"
+    up = [m for m in record.fencing_ensemble if world.nodes[m.node].up]
+    return _unreachable(world, record, list(up))
+
+
+def _unreachable(world: World, record: Shard, up: list[Member]) -> str | None:
+    """The first entry that is needed and neither held nor disowned by those who are up."""
+    atlas = world.atlas
+    trimmed = atlas.trimmed()
+    disks = [world.nodes[member.node].disk for member in up if not atlas.lost(member)]
+    for base, checksum in atlas.chain.items():
+        if base >= trimmed and not any(disk.holds(base, checksum) for disk in disks):
+            return f"no good copy of the committed entry at {base}"
+    for disk in disks:
+        for base, slot in disk.stable.items():
+            header = slot.entry.header
+            if base < atlas.commit or slot.body is Part.OK:
+                continue
+            if any(other.holds(base, header.checksum) for other in disks):
+                continue
+            nacks = sum(
+                base not in other.stable
+                or (other.stable[base].known and other.stable[base].entry.header != header)
+                for other in disks
+            )
+            if nacks < record.quorum.of(len(record.ensemble)).nack:
+                return f"the entry at {base} is damaged, and too few never had it"
+    return None

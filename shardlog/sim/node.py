@@ -1,0 +1,275 @@
+"""The driver of one replica, and the process around it.
+
+It performs effects strictly in their order: disk effects go into the disk's queue, messages into
+the network, and messages that carry bodies read them first.  Nothing waits here; what must be
+durable before something is sent comes back to the replica as an event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.effects import (
+    Effect,
+    Event,
+    ReadFailed,
+    Received,
+    Send,
+    SendEntries,
+    SendFetched,
+    ServeRead,
+    Synced,
+    Tick,
+)
+from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.failures import CorruptEntry
+from shardlog.protocol.messages import (
+    ClientRefused,
+    Create,
+    Entries,
+    Envelope,
+    Fetched,
+    Message,
+    ReadResult,
+)
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.states import Role
+from shardlog.sim.disk import ModelDisk
+from shardlog.sim.failures import CrashFailure, SimulationFailure
+from shardlog.sim.seal import seal
+
+if TYPE_CHECKING:
+    from shardlog.sim.world import World
+
+TICK = Tick()
+
+
+class Node:
+    """One node: up, paused or down, with a replica and a disk."""
+
+    __slots__ = (
+        "_failed",
+        "disk",
+        "doom",
+        "generation",
+        "inbox",
+        "name",
+        "paused",
+        "rate",
+        "replica",
+        "scrub_at",
+        "skew_ms",
+        "up",
+        "world",
+    )
+
+    def __init__(self, world: World, name: str) -> None:
+        options = world.options
+        self.world = world
+        self.name = name
+        self.disk = ModelDisk(
+            world.scheduler, world.random, options.sync_us, self._synced, self.crash
+        )
+        self.skew_ms = 10_000 + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
+        self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)
+        self.up = True
+        self.paused = False
+        # Calls scheduled for an earlier life of the process carry an older generation.
+        self.generation = 0
+        # Events that came in while paused.
+        self.inbox: list[Event] = []
+        # Crash after so many effects of the next step that has any; None if not doomed.
+        self.doom: int | None = None
+        self.scrub_at = 0
+        self._failed: list[int] = []
+        self.replica = self._boot()
+
+    def now_ms(self) -> int:
+        """The node's own clock: skewed, drifting, never going back."""
+        return self.skew_ms + self.world.scheduler.now_us * self.rate // 1_000_000_000
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def _boot(self) -> Replica:
+        world, options = self.world, self.world.options
+        world.scheduler.after(
+            int(world.random.random() * options.tick_ms * 1000), self._tick, self.generation
+        )
+        if options.scrub_every_ms:
+            world.scheduler.after(options.scrub_every_ms * 1000, self._scrub, self.generation)
+        recovered = self.disk.recover()
+        if recovered is None:
+            return Replica(world.shard, self.name, options.limits, seal)
+        return Replica.restart(world.shard, self.name, options.limits, seal, recovered)
+
+    def crash(self) -> None:
+        if not self.up:
+            return
+        self.up = self.paused = False
+        self.generation += 1
+        self.doom = None
+        self.inbox.clear()
+        self._failed.clear()
+        self.disk.crash()
+        self.world.statistics.crashes += 1
+        for watch in self.world.crash_watchers:
+            watch(self.world, self.name)
+        self.world.node_went_down(self)
+
+    def restart(self, _: object = None) -> None:
+        if self.up:
+            return
+        self.up = True
+        try:
+            self.replica = self._boot()
+        except SimulationFailure:
+            raise
+        except Exception as error:
+            raise CrashFailure(f"{self.name} restarting: {error!r}") from error
+        for watch in self.world.restart_watchers:
+            watch(self.world, self.name)
+
+    def pause(self) -> None:
+        """The process stops handling events; they wait."""
+        self.paused = True
+
+    def resume(self, _: object = None) -> None:
+        if not self.paused:
+            return
+        self.paused = False
+        generation = self.generation
+        inbox, self.inbox = self.inbox, []
+        for event in inbox:
+            if generation == self.generation:
+                self.step(event)
+
+    def wipe(self) -> None:
+        """Lose the disk; the node must be down."""
+        self.disk.wipe()
+        for watch in self.world.wipe_watchers:
+            watch(self.world, self.name)
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def receive(self, envelope: Envelope) -> None:
+        if not self.up:
+            return
+        draw = 0
+        if type(envelope.message) is Create:
+            draw = 1 + self.world.random.getrandbits(30)
+        event = Received(envelope, draw)
+        if self.paused:
+            self.inbox.append(event)
+        else:
+            self.step(event)
+
+    def _tick(self, generation: int) -> None:
+        if generation != self.generation:
+            return
+        world = self.world
+        world.scheduler.after(world.options.tick_ms * 1000, self._tick, generation)
+        if not self.paused and self.replica.role is not Role.NOT_MEMBER:
+            self.step(TICK)
+
+    def _synced(self, token: int) -> None:
+        if self.paused:
+            self.inbox.append(Synced(token))
+        elif self.up:
+            self.step(Synced(token))
+
+    def _scrub(self, generation: int) -> None:
+        """Read one entry after the other, round and round, so that decay is found in time."""
+        if generation != self.generation:
+            return
+        world = self.world
+        world.scheduler.after(world.options.scrub_every_ms * 1000, self._scrub, generation)
+        log = self.replica.log
+        if self.paused or not log.headers:
+            return
+        self.scrub_at = (self.scrub_at + 1) % len(log.headers)
+        self._examine(log.headers[self.scrub_at])
+
+    def scrub_all(self) -> None:
+        for header in list(self.replica.log.headers):
+            self._examine(header)
+
+    def _examine(self, header: Header) -> None:
+        if header.base not in self.replica.log.marks and self.disk.read(header) is None:
+            self.step(ReadFailed(header.base))
+
+    def step(self, event: Event) -> None:
+        """One event through the replica, and all that follows from it."""
+        world = self.world
+        replica = self.replica
+        try:
+            effects = replica.step(self.now_ms(), event)
+        except SimulationFailure:
+            raise
+        except Exception as error:
+            raise CrashFailure(f"{self.name} in {type(event).__name__}: {error!r}") from error
+        for watch in world.step_watchers:
+            watch(world, self.name, replica, event, effects)
+        if replica.commit > world.atlas.commit:
+            world.atlas.extend(replica.log, replica.commit)
+        if effects:
+            if self.doom is not None:
+                self._perform(effects[: self.doom])
+                self.crash()
+                return
+            self._perform(effects)
+        while self._failed:
+            self.step(ReadFailed(self._failed.pop()))
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        send = self.world.network.send
+        submit = self.disk.submit
+        generation = self.generation
+        for effect in effects:
+            if isinstance(effect, Send):
+                send(effect.envelope)
+            elif isinstance(effect, SendEntries | SendFetched | ServeRead):
+                self._send_read(effect)
+            else:
+                submit(effect)
+                if generation != self.generation:
+                    return  # the disk failed, and the node with it
+
+    def _send_read(self, effect: SendEntries | SendFetched | ServeRead) -> None:
+        """Send what can be read, up to the first damaged entry, which is reported."""
+        entries: list[Entry] = []
+        damaged: Header | None = None
+        for header in effect.headers:
+            entry = self.disk.read(header)
+            if entry is None:
+                damaged = header
+                self._failed.append(header.base)
+                break
+            entries.append(entry)
+        message: Message
+        to, incarnation = "", 0
+        if isinstance(effect, ServeRead):
+            to = effect.client
+            if damaged is not None:
+                message = ClientRefused(0, effect.nonce, CorruptEntry(damaged.id))
+            else:
+                message = ReadResult(effect.nonce, tuple(entries), effect.commit)
+        else:
+            if not entries:
+                return
+            to, incarnation = effect.to
+            if isinstance(effect, SendEntries):
+                message = Entries(effect.epoch, tuple(entries), effect.commit, effect.first)
+            else:
+                message = Fetched(effect.epoch, tuple(entries))
+        self.world.network.send(
+            Envelope(
+                self.world.shard,
+                self.name,
+                self.replica.incarnation,
+                to,
+                incarnation,
+                message,
+            )
+        )

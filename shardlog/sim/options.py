@@ -1,0 +1,185 @@
+"""Every knob of a simulated run, all drawn from one seed.
+
+Rates are mean times between events in virtual milliseconds; 0 means never.  Not every run gets
+every fault: a quiet run reaches states that a storm never lets happen, so each kind is switched on
+by a coin of its own.  Any option can be overridden with `dataclasses.replace`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from random import Random
+
+from shardlog.protocol.coordination import CoordinatorLimits
+from shardlog.protocol.effects import Limits
+from shardlog.protocol.quorum import QuorumPolicy, is_safe
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run.  The order of the fields is the order of drawing: append, never insert."""
+
+    seed: int = 0
+
+    # The cluster.
+    members: int = 3
+    spares: int = 2
+    quorum: QuorumPolicy = QuorumPolicy()
+    coordinators: int = 1
+    tick_ms: int = 20
+    skew_ms_max: int = 0
+    drift_ppm_max: int = 0
+    limits: Limits = Limits()
+    coordinator_limits: CoordinatorLimits = CoordinatorLimits()
+
+    # Clients.
+    clients: int = 3
+    think_ms: int = 40
+    client_timeout_ms: int = 300
+    pipeline_max: int = 3
+    reads: float = 0.3
+    abandon: float = 0.0
+
+    # The network.
+    link_delay_us: int = 1000
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    cut_every_ms: int = 0
+    cut_ms: int = 800
+    clog_every_ms: int = 0
+    clog_ms: int = 800
+
+    # Nodes.
+    crash_every_ms: int = 0
+    down_ms: int = 600
+    pause_every_ms: int = 0
+    pause_ms: int = 500
+    wipe_every_ms: int = 0
+
+    # Disks.
+    sync_us: int = 500
+    scrub_every_ms: int = 100
+    rot_every_ms: int = 0
+    misdirect_every_ms: int = 0
+    io_error_every_ms: int = 0
+
+    # Coordinators, their store, and what people ask of them.
+    coordinator_crash_every_ms: int = 0
+    coordinator_down_ms: int = 500
+    store_us: int = 2000
+    command_every_ms: int = 1500
+
+    # How long it lasts.
+    messages_min: int = 5000
+    elections_min: int = 3
+    changes_min: int = 1
+    safety_ms_max: int = 30_000
+    liveness_ms_max: int = 60_000
+    leave_down: bool = False
+
+    @classmethod
+    def of(cls, seed: int) -> Options:
+        """The options of `seed`."""
+        random = Random(f"options {seed}")
+        storm = random.choice((0.6, 1.0, 1.0, 2.0))
+        speed = random.choice((0.5, 1.0, 1.0))
+        members = random.choice((1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7))
+
+        def sometimes(chance: float, low: int, high: int) -> int:
+            drawn = int(random.randint(low, high) / storm)
+            return drawn if random.random() < chance else 0
+
+        def chance(likely: float, most: float) -> float:
+            drawn = round(random.random() * most * storm, 4)
+            return drawn if random.random() < likely else 0.0
+
+        return cls(
+            seed=seed,
+            members=members,
+            spares=random.randint(1, 3),
+            quorum=_quorum(random, members),
+            coordinators=random.choice((1, 1, 2, 3)),
+            tick_ms=random.choice((10, 20, 25)),
+            skew_ms_max=random.choice((0, 5, 500, 5000)),
+            drift_ppm_max=random.choice((0, 100, 50_000)),
+            limits=_limits(random, speed),
+            coordinator_limits=_coordinator_limits(random, speed),
+            clients=random.randint(2, 5),
+            think_ms=random.choice((5, 20, 40, 100)),
+            client_timeout_ms=random.choice((100, 200, 400)),
+            pipeline_max=random.randint(1, 4),
+            reads=random.choice((0.1, 0.3, 0.6)),
+            abandon=random.choice((0.0, 0.0, 0.01)),
+            link_delay_us=random.choice((200, 1000, 1000, 4000)),
+            loss=chance(0.5, 0.05),
+            duplicate=chance(0.5, 0.05),
+            reorder=chance(0.5, 0.2),
+            cut_every_ms=sometimes(0.6, 500, 3000),
+            cut_ms=random.choice((200, 800, 2000)),
+            clog_every_ms=sometimes(0.4, 500, 3000),
+            clog_ms=random.choice((200, 800, 2000)),
+            crash_every_ms=sometimes(0.8, 400, 3000),
+            down_ms=random.choice((50, 400, 1500)),
+            pause_every_ms=sometimes(0.4, 500, 3000),
+            pause_ms=random.choice((100, 500, 1500)),
+            wipe_every_ms=sometimes(0.3, 3000, 9000),
+            sync_us=random.choice((100, 500, 2000, 8000)),
+            scrub_every_ms=random.choice((0, 20, 100)),
+            rot_every_ms=sometimes(0.5, 100, 2000),
+            misdirect_every_ms=sometimes(0.3, 500, 3000),
+            io_error_every_ms=sometimes(0.3, 1000, 5000),
+            coordinator_crash_every_ms=sometimes(0.6, 400, 3000),
+            coordinator_down_ms=random.choice((50, 400, 1500)),
+            store_us=random.choice((500, 2000, 20_000)),
+            command_every_ms=sometimes(0.95, 300, 3000),
+            leave_down=random.random() < 0.25,
+        )
+
+    @property
+    def nodes(self) -> int:
+        return self.members + self.spares
+
+    def lines(self) -> list[str]:
+        """One line for each option, in a fixed order."""
+        return [f"{field.name} = {getattr(self, field.name)!r}" for field in fields(self)]
+
+
+def _quorum(random: Random, members: int) -> QuorumPolicy:
+    """Mostly majorities; otherwise any legal pair."""
+    replication, fencing = random.randint(1, members), random.randint(1, members)
+    if random.random() < 0.75 or not is_safe(members, replication, fencing):
+        return QuorumPolicy()
+    return QuorumPolicy(replication, fencing)
+
+
+def _limits(random: Random, speed: float) -> Limits:
+    """Small numbers, so that bounds are met and not only approached."""
+    replies_max = random.choice((4, 8))
+    return Limits(
+        heartbeat_ms=int(50 * speed),
+        quorum_silence_ms=int(300 * speed),
+        resend_ms=int(150 * speed),
+        pause_ms=int(500 * speed),
+        repair_retry_ms=int(100 * speed),
+        repair_tries_max=random.choice((5, 20)),
+        batch_entries_max=random.choice((1, 4, 16)),
+        inflight_entries_max=random.choice((4, 16, 64)),
+        appends_inflight_max=random.choice((4, 32, 256)),
+        standby_lag_entries_max=random.choice((2, 8)),
+        sessions_max=random.choice((2, 4, 16, 64)),
+        replies_max=replies_max,
+    )
+
+
+def _coordinator_limits(random: Random, speed: float) -> CoordinatorLimits:
+    factor = speed * random.choice((0.5, 1.0))
+    return CoordinatorLimits(
+        status_ms=int(100 * speed),
+        resend_ms=int(150 * speed),
+        leader_timeout_ms=int(600 * speed),
+        election_timeout_ms=int(1500 * factor),
+        change_timeout_ms=int(6000 * factor),
+        join_timeout_ms=int(10_000 * factor),
+        pause_ms=int(400 * speed),
+    )

@@ -1,0 +1,197 @@
+"""A whole shard in one process, driven by one seed.
+
+The world owns virtual time, the only random number generator, and everything that a production
+system consists of, as models.  A run has two phases.  In the first the adversary rages until
+enough has happened; then everything heals, and the shard has to come to rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from shardlog.protocol.coordination import Accepted, Command, CreateShard, Rejected
+from shardlog.protocol.messages import Envelope
+from shardlog.protocol.shard import Shard
+from shardlog.protocol.states import Role
+from shardlog.sim.atlas import Atlas
+from shardlog.sim.clients import Client
+from shardlog.sim.failures import LivenessFailure
+from shardlog.sim.faults import Adversary
+from shardlog.sim.healing import heal, out_of_reach, unsettled
+from shardlog.sim.linearizability import Operation
+from shardlog.sim.network import Network
+from shardlog.sim.node import Node
+from shardlog.sim.observer import Observer
+from shardlog.sim.operators import Operator
+from shardlog.sim.options import Options
+from shardlog.sim.scheduler import Scheduler
+from shardlog.sim.statistics import Statistics
+from shardlog.sim.store import Store
+
+CHECK_EVERY_US = 100_000
+COMMAND_AGAIN_US = 1_000_000
+
+
+class World:
+    """Build it, then `run` it once."""
+
+    shard = "s"
+
+    def __init__(self, options: Options, observers: Sequence[Observer] = ()) -> None:
+        self.options = options
+        self.observers = list(observers)
+        self.scheduler = Scheduler()
+        self.random = Random(options.seed)
+        self.statistics = Statistics()
+        self._watch()
+        self.atlas = Atlas(self)
+        self.network = Network(
+            self.scheduler,
+            self.random,
+            options.link_delay_us,
+            options.loss,
+            options.duplicate,
+            options.reorder,
+        )
+        self.store = Store(self.scheduler, self.random, options.store_us)
+        self.node_names = [f"n{number}" for number in range(options.nodes)]
+        self.operator_names = [f"o{number}" for number in range(options.coordinators)]
+        self.nodes = {name: Node(self, name) for name in self.node_names}
+        self.operators = {name: Operator(self, name) for name in self.operator_names}
+        self.clients = [Client(self, number) for number in range(options.clients)]
+        for end in (*self.nodes.values(), *self.operators.values(), *self.clients):
+            self.network.attach(end.name, end.receive)
+        if self._send_watchers:
+            self.network.watchers.append(self._sending)
+        self.store.watchers.append(self._stored)
+        self._record: Shard | None = None
+        self._values = 0
+        self._deadline_us = options.safety_ms_max * 1000
+        self.healed = False
+        self.settled = False
+        self.adversary = Adversary(self)
+
+    def _watch(self) -> None:
+        """One list for each kind of event, with those who care."""
+
+        def watchers(name: str) -> list[Callable]:
+            return [
+                getattr(observer, name)
+                for observer in self.observers
+                if getattr(type(observer), name) is not getattr(Observer, name)
+            ]
+
+        self.step_watchers = watchers("on_step")
+        self.coordinator_watchers = watchers("on_coordinator")
+        self._send_watchers = watchers("on_send")
+        self._store_watchers = watchers("on_store")
+        self.reply_watchers = watchers("on_reply")
+        self.crash_watchers = watchers("on_crash")
+        self.restart_watchers = watchers("on_restart")
+        self.wipe_watchers = watchers("on_wipe")
+        self.fault_watchers = watchers("on_fault")
+        self._end_watchers = watchers("on_end")
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def run(self) -> Statistics:
+        """Both phases; raises a `SimulationFailure` if something is wrong."""
+        try:
+            self.scheduler.after(1000, self._create, None)
+            self.scheduler.after(CHECK_EVERY_US, self._check_safety, None)
+            self.scheduler.run()
+            self.healed = True
+            heal(self)
+            self._deadline_us = self.scheduler.now_us + self.options.liveness_ms_max * 1000
+            self.scheduler.after(CHECK_EVERY_US, self._check_liveness, None)
+            self.scheduler.run()
+        finally:
+            self._sum_up()
+        for watch in self._end_watchers:
+            watch(self)
+        return self.statistics
+
+    def _sum_up(self) -> None:
+        self.statistics.messages = self.network.delivered
+        self.statistics.conflicts = self.store.conflicts
+        self.statistics.virtual_ms = self.scheduler.now_us // 1000
+
+    def _create(self, _: None) -> None:
+        """The first command, given again until the shard is in the record."""
+        if self.store.record is not None:
+            return
+        self.scheduler.after(COMMAND_AGAIN_US, self._create, None)
+        up = [operator for operator in self.operators.values() if operator.up]
+        if up:
+            nodes = tuple(self.node_names[: self.options.members])
+            self.random.choice(up).command(0, CreateShard(nodes, self.options.quorum))
+
+    def _check_safety(self, _: None) -> None:
+        """Has enough happened?"""
+        options, seen = self.options, self.statistics
+        enough = (
+            self.network.delivered >= options.messages_min
+            and seen.elections >= options.elections_min
+            and seen.changes_done >= options.changes_min
+        )
+        if enough or self.scheduler.now_us >= self._deadline_us:
+            self.scheduler.stop()
+        else:
+            self.scheduler.after(CHECK_EVERY_US, self._check_safety, None)
+
+    def _check_liveness(self, _: None) -> None:
+        """Is the shard at rest?"""
+        reason = unsettled(self)
+        if reason is None:
+            self.settled = True
+            self.scheduler.stop()
+        elif self.scheduler.now_us < self._deadline_us:
+            self.scheduler.after(CHECK_EVERY_US, self._check_liveness, None)
+        elif out_of_reach(self) is None:
+            raise LivenessFailure(reason)
+        else:
+            self.statistics.out_of_reach += 1
+            self.scheduler.stop()
+
+    # --- what the parts tell each other ----------------------------------------------------------
+
+    def next_value(self) -> int:
+        self._values += 1
+        return self._values
+
+    def is_leader(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return node is not None and node.replica.role is Role.LEADER
+
+    def history(self) -> list[Operation]:
+        """All that clients did, answered or not."""
+        return [operation for client in self.clients for operation in client.all_operations()]
+
+    def _sending(self, envelope: Envelope) -> None:
+        for watch in self._send_watchers:
+            watch(self, envelope)
+
+    def _stored(self, version: int, record: Shard) -> None:
+        self.statistics.count(self._record, record)
+        self._record = record
+        for watch in self._store_watchers:
+            watch(self, version, record)
+        for operator in self.operators.values():
+            if operator.up:
+                operator.watch()
+
+    def node_went_down(self, node: Node) -> None:
+        self.adversary.node_went_down(node)
+
+    def operator_went_down(self, operator: Operator) -> None:
+        self.atlas.pending.clear()
+        self.adversary.operator_went_down(operator)
+
+    def command_answered(self, command: Command, answer: Accepted | Rejected) -> None:
+        if command in self.atlas.pending:
+            self.atlas.pending.remove(command)
+        if isinstance(answer, Accepted):
+            self.statistics.accepted += 1
+        else:
+            self.statistics.rejected += 1
