@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shardlog.protocol.effects import ServeRead
 from shardlog.protocol.entry import Kind
-from shardlog.protocol.failures import NotLeader
-from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.failures import NotLeader, OffsetTrimmed
+from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.messages import Appended, ClientRefused, Registered
 from shardlog.protocol.replica_state import ReplicaState
 
@@ -26,14 +26,22 @@ def answer_reads(r: ReplicaState, lead: Leadership) -> None:
     """A read is served when a quorum has shown that nobody else could have led meanwhile."""
     if not lead.reads or r.commit <= lead.tenure_first:
         return
-    ready = [each for each in lead.reads if lead.echoed_by_quorum(r.member, each.beat)]
+    ready = [each for each in lead.reads if confirmed(r, lead, each)]
     if not ready:
         return
     lead.reads = [each for each in lead.reads if each not in ready]
     for read in ready:
-        headers = r.log.between(max(read.start, r.log.first), r.commit)
+        if read.start < r.log.first:
+            refusal = OffsetTrimmed(r.log.first)
+            r.send(read.client, ClientRefused(0, read.nonce, refusal))
+            continue
+        headers = r.log.between(read.start, r.commit)
         visible = [header for header in headers if header.kind is Kind.DATA]
         r.emit(ServeRead(read.client, read.nonce, tuple(visible[: read.entries_max]), r.commit))
+
+
+def confirmed(r: ReplicaState, lead: Leadership, read: PendingRead) -> bool:
+    return lead.echoed_by_quorum(r.member, read.beat)
 
 
 def dismiss(r: ReplicaState) -> None:

@@ -60,9 +60,14 @@ def refusal_to_prepare(r: ReplicaState, message: Prepare) -> Refusal | None:
         return Illegal("the leader is never swapped out: hand over first")
     if lead.change is not None or change.before != lead.ensemble:
         return NotReady("another change, or another ensemble, is in force here")
-    if r.commit <= lead.tenure_first:
+    if not tenure_committed(r, lead):
         return NotReady("nothing of this tenure is committed yet")
     return _refusal_of_new(r, lead, change)
+
+
+def tenure_committed(r: ReplicaState, lead: Leadership) -> bool:
+    """Whether our commit offset has passed all that earlier leaders may have acknowledged."""
+    return r.commit > lead.tenure_first
 
 
 def removes_leader(r: ReplicaState, change: Reconfiguration) -> bool:

@@ -13,7 +13,7 @@ cut there, and the ranking starts again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardlog.protocol.entry import EntryId, Member
@@ -111,9 +111,8 @@ def decide(
     excluded: Iterable[Member] = (),
 ) -> Decision | Waiting:
     """Choose over all answers; the leader comes from the last of `ensembles`, the final one."""
-    for ensemble in ensembles:
-        if not reached(policy.of(len(ensemble)).fencing, ensemble, answers.keys()):
-            return Waiting(None, "no fencing quorum yet")
+    if not fenced_enough(answers.keys(), ensembles, policy):
+        return Waiting(None, "no fencing quorum yet")
     logs = {member: Possible(answer) for member, answer in sorted(answers.items())}
     best = survivor(logs, ensembles, policy)
     if isinstance(best, Waiting):
@@ -125,6 +124,13 @@ def decide(
     others = [member for member in logs if member != leader]
     others.sort(key=lambda member: -_matched(kept, logs[member]))
     return Decision(leader, kept, tuple(others))
+
+
+def fenced_enough(
+    answered: Collection[Member], ensembles: Sequence[Ensemble], policy: QuorumPolicy
+) -> bool:
+    """A fencing quorum of every ensemble that counts; of their union would not do (rule 7)."""
+    return all(reached(policy.of(len(each)).fencing, each, answered) for each in ensembles)
 
 
 def survivor(

@@ -83,7 +83,7 @@ def refusal_to_fence(r: ReplicaState, epoch: int) -> Refusal | None:
 
 def persist_promise(r: ReplicaState) -> None:
     """Before any answer that promises an epoch, the superblock holds it (rule 5)."""
-    r.persist(flush=True)
+    r.persist()
 
 
 def fenced(r: ReplicaState, promise: Promise) -> None:

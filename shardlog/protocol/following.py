@@ -39,6 +39,8 @@ from shardlog.protocol.messages import (
     Progress,
     Snapshot,
     SnapshotInstalled,
+    SnapshotOffer,
+    SnapshotRequest,
 )
 from shardlog.protocol.replica_state import Due, Promise, ReplicaState, Rewrite
 from shardlog.protocol.sessions import SessionTable
@@ -208,13 +210,16 @@ def learn(r: ReplicaState, commit: int, first: int) -> None:
     if r.syncing:
         return
     r.advance_commit(min(commit, r.log.end))
+    if r.sessions.applied < min(first, r.commit) and r.leader:
+        # What could be applied next is unreadable, and the leader has trimmed it.
+        r.send(r.leader, SnapshotRequest(r.epoch))
     if r.log.first < first <= r.sessions.applied and r.log.is_boundary(first):
         trim(r, first)
 
 
 def trim(r: ReplicaState, first: int) -> None:
     """Never above the commit offset, never while Fenced; the session table is kept first."""
-    r.persist(flush=True)
+    r.persist()
     r.emit(Barrier())
     r.log.trim(first)
     r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base >= first]
@@ -236,6 +241,17 @@ def may_ack(r: ReplicaState) -> bool:
 
 
 # --- snapshots ---------------------------------------------------------------------------------
+
+
+def offered(r: ReplicaState, envelope: Envelope, message: SnapshotOffer) -> None:
+    """Take over the session table of a leader that has trimmed what we can no longer read.
+
+    Our log is whole from the snapshot's first offset on; only the table is missing.
+    """
+    snapshot = message.snapshot
+    ours = r.role in FOLLOWING and message.epoch == r.epoch and r.leader == snapshot.source
+    if ours and r.sessions.applied < snapshot.first and snapshot.end <= r.durable_end:
+        _take_table(r, snapshot)
 
 
 def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> None:
@@ -282,12 +298,16 @@ def _finish_sync(r: ReplicaState) -> bool:
     if snapshot is None or r.durable_end < snapshot.end:
         return False
     r.syncing = None
+    _take_table(r, snapshot)
+    r.persist()
+    r.sync(Due.FOLLOWING if r.role in FOLLOWING else Due.INSTALLED, end=r.log.end)
+    return True
+
+
+def _take_table(r: ReplicaState, snapshot: Snapshot) -> None:
     limits = r.limits
     r.sessions = SessionTable.at(
         snapshot.end, snapshot.sessions, limits.sessions_max, limits.replies_max
     )
     r.commit = max(r.commit, snapshot.end)
     r.apply()
-    r.persist()
-    r.sync(Due.FOLLOWING if r.role in FOLLOWING else Due.INSTALLED, end=r.log.end)
-    return True

@@ -39,11 +39,12 @@ from shardlog.protocol.messages import (
     Register,
     Slot,
     Snapshot,
+    SnapshotOffer,
 )
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Cause, Role, next_role
 
-UNANSWERED = frozenset({Refused, Ack, Progress, FenceAnswer, Fetch, Fetched})
+UNANSWERED = frozenset({Refused, Ack, Progress, FenceAnswer, Fetch, Fetched, SnapshotOffer})
 """Messages that are never refused: a refusal of an answer would echo for ever."""
 
 
@@ -191,11 +192,9 @@ class ReplicaState:
         self.promises.append(Promise(self.token, due, self.epoch, end, to))
         self.emit(Sync(self.token))
 
-    def persist(self, *, flush: bool = False) -> None:
-        """Write the superblock; `flush` makes the log durable first, so that all of it counts."""
-        if flush:
-            self.emit(Barrier())
-        commit = self.commit if flush else min(self.commit, self.durable_end)
+    def persist(self) -> None:
+        """Write the superblock, after the log that its commit offset and sessions rest on."""
+        self.emit(Barrier())
         self.emit(
             WriteSuperblock(
                 Superblock(
@@ -203,7 +202,7 @@ class ReplicaState:
                     self.epoch,
                     self.led,
                     self.history,
-                    commit,
+                    self.commit,
                     self.sessions.applied,
                     self.sessions.at_rest(),
                     self.syncing,

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 
 from shardlog.protocol.coordination import Command, Contract, Expand, Swap
 from shardlog.protocol.entry import Kind, Member
+from shardlog.protocol.history import OPEN_END
 from shardlog.protocol.log import Log
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import Ensemble
 from shardlog.protocol.shard import Shard
-from shardlog.sim.slot import Part
+from shardlog.sim.slot import Part, Slot
 
 if TYPE_CHECKING:
     from shardlog.sim.node import Node
@@ -73,7 +74,7 @@ class Atlas:
             return True
         for slots in (disk.stable, disk.cache):
             for base, slot in slots.items():
-                if slot.body is not Part.OK and base < end and start < slot.entry.header.end:
+                if slot.body is not Part.OK and base < end and start < reach(slot):
                     return True
         return False
 
@@ -165,7 +166,7 @@ class Atlas:
     def _most_hurt(self, members: list[Member]) -> int:
         """The largest number of `members` that are hurt at one offset."""
         stretches = [
-            (base, slot.entry.header.end)
+            (base, reach(slot))
             for member in members
             for base, slot in self.world.nodes[member.node].disk.stable.items()
             if slot.body is not Part.OK
@@ -173,9 +174,7 @@ class Atlas:
         least = sum(
             self.lost(m) or self.world.nodes[m.node].disk.misdirecting is not None for m in members
         )
-        most = (
-            sum(self.hurt(m, base, max(end, base + 1)) for m in members) for base, end in stretches
-        )
+        most = (sum(self.hurt(m, base, end) for m in members) for base, end in stretches)
         return max(most, default=least)
 
     def _staying(self, record: Shard, ensembles: list[Ensemble], node: Node) -> list[Member]:
@@ -193,6 +192,11 @@ class Atlas:
             nodes[member.node].disk.holds(base, checksum) and not self.lost(member)
             for member in members
         )
+
+
+def reach(slot: Slot) -> int:
+    """How far a damaged slot may reach: if its header is gone, nobody can tell."""
+    return slot.entry.header.end if slot.known else OPEN_END
 
 
 def _real(member: Member) -> bool:

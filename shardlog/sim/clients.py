@@ -25,9 +25,9 @@ from shardlog.protocol.messages import (
     Envelope,
     Message,
     Read,
-    Registered,
     ReadResult,
     Register,
+    Registered,
 )
 from shardlog.sim.linearizability import Operation
 from shardlog.sim.seal import seal_body

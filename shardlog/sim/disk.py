@@ -60,6 +60,7 @@ class ModelDisk:
         "failing",
         "first",
         "generation",
+        "headers_last",
         "misdirecting",
         "on_error",
         "on_synced",
@@ -80,12 +81,14 @@ class ModelDisk:
         sync_us: int,
         on_synced: Callable[[int], None],
         on_error: Callable[[], None],
+        headers_last: bool = False,
     ) -> None:
         self.scheduler = scheduler
         self.random = random
         self.sync_us = sync_us
         self.on_synced = on_synced
         self.on_error = on_error
+        self.headers_last = headers_last
         # Durable: None if there is no replica.
         self.superblock: Superblock | None = None
         self.first = 0
@@ -287,6 +290,8 @@ class ModelDisk:
         random = self.random.random
         header_landed = random() < luck
         body_landed = random() < luck
+        if self.headers_last:
+            header_landed = header_landed and body_landed
         body_torn = not body_landed and luck > 0 and random() < 0.5
         old = self.stable.get(slot.entry.header.base)
         if not header_landed:

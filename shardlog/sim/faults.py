@@ -65,6 +65,13 @@ class Adversary:
             self._again(kind)
             kind[1]()
 
+    def hurry(self, elections: bool, changes: bool) -> None:
+        """Enough messages, but too few elections or changes: cause some."""
+        if elections and self.random.random() < 0.1:
+            self.crash()
+        if changes and self.random.random() < 0.2:
+            self.command()
+
     def _about_us(self, mean_ms: int) -> int:
         return 1 + int(self.random.expovariate(1.0) * mean_ms * 1000)
 
@@ -133,8 +140,8 @@ class Adversary:
         shape = random.random()
         if shape < 0.08:
             self._tell("power cut")
-            for node in self.world.nodes.values():
-                node.crash()
+            for each in self.world.nodes.values():
+                each.crash()
             return
         node = self._some_node()
         if node is None:
@@ -153,12 +160,17 @@ class Adversary:
             self.world.scheduler.after(length_us, node.restart, None)
 
     def pause(self) -> None:
-        node = self._some_node()
-        if node is not None and not node.paused:
-            self._tell(f"pause {node.name}")
-            node.pause()
+        """A process stands still for a while, and then finds all that came meanwhile."""
+        random = self.random
+        process: Node | Operator | None = self._some_node()
+        if random.random() < 0.3:
+            up = [operator for operator in self.world.operators.values() if operator.up]
+            process = random.choice(up) if up else None
+        if process is not None and not process.paused:
+            self._tell(f"pause {process.name}")
+            process.pause()
             length_us = self._about_us(self.world.options.pause_ms)
-            self.world.scheduler.after(length_us, node.resume, None)
+            self.world.scheduler.after(length_us, process.resume, None)
 
     def coordinator_crash(self) -> None:
         up = [operator for operator in self.world.operators.values() if operator.up]

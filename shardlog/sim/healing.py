@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.entry import Member
-from shardlog.protocol.quorum import Ensemble
+from shardlog.protocol.quorum import Ensemble, reached
 from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
+from shardlog.sim.atlas import reach
 from shardlog.sim.slot import Part
 
 if TYPE_CHECKING:
+    from shardlog.sim.disk import ModelDisk
     from shardlog.sim.node import Node
     from shardlog.sim.world import World
 
@@ -29,6 +31,7 @@ def heal(world: World) -> None:
     for operator in world.operators.values():
         operator.doom = None
         operator.restart()
+        operator.resume()
     for node in world.nodes.values():
         node.doom = None
         node.disk.failing = False
@@ -46,14 +49,19 @@ def heal(world: World) -> None:
 
 
 def _left_down(world: World) -> list[str]:
-    """Some members that every ensemble that counts can do without."""
+    """Some members that every ensemble that counts can do without.
+
+    A member that lost its disk is not among them: it is wanted back, again and again.
+    """
     record = world.store.record
     if record is None or record.status is Status.CREATING:
         return []
     ensembles = world.atlas.ensembles(record)
     down: list[str] = []
     for member in record.ensemble:
-        if world.random.random() < 0.6 and _can_spare(world, record, ensembles, [*down, member.node]):
+        if world.random.random() < 0.4 or world.atlas.lost(member):
+            continue
+        if _can_spare(world, record, ensembles, [*down, member.node]):
             down.append(member.node)
     return down
 
@@ -141,22 +149,30 @@ def _unreachable(world: World, record: Shard, up: list[Member]) -> str | None:
     """The first entry that is needed and neither held nor disowned by those who are up."""
     atlas = world.atlas
     trimmed = atlas.trimmed()
-    disks = [world.nodes[member.node].disk for member in up if not atlas.lost(member)]
+    disks = {m: world.nodes[m.node].disk for m in up if not atlas.lost(m)}
     for base, checksum in atlas.chain.items():
-        if base >= trimmed and not any(disk.holds(base, checksum) for disk in disks):
+        if base >= trimmed and not any(disk.holds(base, checksum) for disk in disks.values()):
             return f"no good copy of the committed entry at {base}"
-    for disk in disks:
+    for disk in disks.values():
         for base, slot in disk.stable.items():
-            header = slot.entry.header
-            if base < atlas.commit or slot.body is Part.OK:
+            if base < atlas.commit or slot.body is Part.OK or slot.blank:
                 continue
-            if any(other.holds(base, header.checksum) for other in disks):
+            checksum = slot.entry.header.checksum
+            if any(other.holds(base, checksum) for other in disks.values()):
                 continue
-            nacks = sum(
-                base not in other.stable
-                or (other.stable[base].known and other.stable[base].entry.header != header)
-                for other in disks
-            )
-            if nacks < record.quorum.of(len(record.ensemble)).nack:
-                return f"the entry at {base} is damaged, and too few never had it"
+            nacks = {m for m, other in disks.items() if _never_had(other, base, checksum)}
+            for ensemble in record.ensembles:
+                if not reached(record.quorum.of(len(ensemble)).nack, ensemble, nacks):
+                    return f"the entry at {base} is damaged, and too few never had it"
     return None
+
+
+def _never_had(disk: ModelDisk, base: int, checksum: int) -> bool:
+    """Whether the disk says positively that this entry was never on it."""
+    slot = disk.stable.get(base)
+    if slot is not None and slot.known:
+        return slot.entry.header.checksum != checksum
+    for start, other in disk.stable.items():
+        if start <= base < reach(other) and not other.known and not other.blank:
+            return False
+    return True

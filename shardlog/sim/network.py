@@ -90,9 +90,7 @@ class Network:
         self.sent += 1
         for watch in self.watchers:
             watch(envelope)
-        link = self.links.get((envelope.src, envelope.dst)) or self.link(
-            envelope.src, envelope.dst
-        )
+        link = self.links.get((envelope.src, envelope.dst)) or self.link(envelope.src, envelope.dst)
         if link.cuts:
             self.lost += 1
             return

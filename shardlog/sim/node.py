@@ -68,7 +68,12 @@ class Node:
         self.world = world
         self.name = name
         self.disk = ModelDisk(
-            world.scheduler, world.random, options.sync_us, self._synced, self.crash
+            world.scheduler,
+            world.random,
+            options.sync_us,
+            self._synced,
+            self.crash,
+            options.headers_last,
         )
         self.skew_ms = 10_000 + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
         self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)

@@ -33,14 +33,19 @@ TICK = Tick()
 
 
 class Operator:
-    """One operator process: up or down."""
+    """One operator process: up, paused or down.
+
+    A paused one is the dangerous kind: it wakes up with an old record and acts on it.
+    """
 
     __slots__ = (
         "commands",
         "coordinator",
         "doom",
         "generation",
+        "inbox",
         "name",
+        "paused",
         "rate",
         "skew_ms",
         "up",
@@ -54,6 +59,9 @@ class Operator:
         self.skew_ms = 10_000 + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
         self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)
         self.up = True
+        self.paused = False
+        # Events that came in while paused.
+        self.inbox: list[CoordinatorEvent] = []
         self.generation = 0
         # Crash after so many effects of the next step that has any; None if not doomed.
         self.doom: int | None = None
@@ -73,9 +81,10 @@ class Operator:
     def crash(self) -> None:
         if not self.up:
             return
-        self.up = False
+        self.up = self.paused = False
         self.generation += 1
         self.doom = None
+        self.inbox.clear()
         self.commands.clear()
         self.world.statistics.coordinator_crashes += 1
         for watch in self.world.crash_watchers:
@@ -90,21 +99,41 @@ class Operator:
         for watch in self.world.restart_watchers:
             watch(self.world, self.name)
 
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self, _: object = None) -> None:
+        if not self.paused:
+            return
+        self.paused = False
+        generation = self.generation
+        inbox, self.inbox = self.inbox, []
+        for event in inbox:
+            if generation == self.generation:
+                self.step(event)
+
     # --- events ----------------------------------------------------------------------------------
 
     def receive(self, envelope: Envelope) -> None:
         if self.up:
-            self.step(Received(envelope))
+            self.take(Received(envelope))
+
+    def take(self, event: CoordinatorEvent) -> None:
+        if self.paused:
+            self.inbox.append(event)
+        else:
+            self.step(event)
 
     def _tick(self, generation: int) -> None:
         if generation == self.generation:
             world = self.world
             world.scheduler.after(world.options.tick_ms * 1000, self._tick, generation)
-            self.step(TICK)
+            if not self.paused:
+                self.step(TICK)
 
     def command(self, number: int, command: Command) -> None:
         self.commands[number] = command
-        self.step(Commanded(number, command))
+        self.take(Commanded(number, command))
 
     def watch(self) -> None:
         """The record changed: the news is on its way."""
@@ -155,4 +184,4 @@ class _Answer:
 
     def __call__(self, event: Loaded | Swapped) -> None:
         if self.generation == self.operator.generation:
-            self.operator.step(event)
+            self.operator.take(event)

@@ -59,6 +59,7 @@ class Options:
 
     # Disks.
     sync_us: int = 500
+    headers_last: bool = False  # header copies are written when the bodies are durable
     scrub_every_ms: int = 100
     rot_every_ms: int = 0
     misdirect_every_ms: int = 0
@@ -123,7 +124,7 @@ class Options:
             down_ms=random.choice((50, 400, 1500)),
             pause_every_ms=sometimes(0.4, 500, 3000),
             pause_ms=random.choice((100, 500, 1500)),
-            wipe_every_ms=sometimes(0.3, 3000, 9000),
+            wipe_every_ms=sometimes(0.4, 1500, 6000),
             sync_us=random.choice((100, 500, 2000, 8000)),
             scrub_every_ms=random.choice((0, 20, 100)),
             rot_every_ms=sometimes(0.5, 100, 2000),

@@ -64,6 +64,7 @@ class _Walk:
 
     def __init__(self, superblock: Superblock, first: int, boundary: int) -> None:
         self.history: History = superblock.history
+        self.commit = superblock.commit
         self.headers: list[Header] = []
         self.marks: list[tuple[int, Mark]] = []
         self.slots: dict[int, Slot] = {}
@@ -104,12 +105,16 @@ class _Walk:
         self.hole = None
 
     def _pieces(self, end: int | None) -> list[tuple[int, int]]:
-        """The stretch from the hole on, split where the history starts a new span."""
+        """The stretch from the hole on, split where the history starts a new span.
+
+        A tail is also split at the commit offset: up to there something was written for certain.
+        """
         assert self.hole is not None
+        cuts = {span.first for span in self.history}
+        if end is None:
+            cuts.add(self.commit)
         starts = [self.hole]
-        for span in self.history:
-            if span.first > starts[-1] and (end is None or span.first < end):
-                starts.append(span.first)
+        starts += sorted(cut for cut in cuts if cut > self.hole and (end is None or cut < end))
         ends = [*starts[1:], end if end is not None else starts[-1]]
         return list(zip(starts, ends, strict=True))
 

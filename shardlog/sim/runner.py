@@ -16,13 +16,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardlog.sim.checkers import all_checkers
 from shardlog.sim.failures import CrashFailure, LivenessFailure, SafetyFailure, SimulationFailure
 from shardlog.sim.observer import Observer
 from shardlog.sim.options import Options
 from shardlog.sim.statistics import Statistics
 from shardlog.sim.world import World
-
-ObserverFactory = Callable[[Options], Sequence[Observer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,10 @@ class Summary:
         return ranked[0] if ranked else None
 
 
-def standard_checkers(options: Options) -> Sequence[Observer]:
-    """The checkers of every run, if they are there: they live in `sim.checkers`."""
-    try:
-        from shardlog.sim.checkers import checkers_for
-    except ImportError:
-        return ()
-    found: Sequence[Observer] = checkers_for(options)
-    return found
-
-
 def run_options(options: Options, observers: Sequence[Observer] = ()) -> Outcome:
     """One run, to its end or to its failure."""
     started = time.perf_counter()
-    world = World(options, [*observers, *standard_checkers(options)])
+    world = World(options, [*observers, *all_checkers()])
     try:
         world.run()
     except SimulationFailure as failure:

@@ -13,7 +13,7 @@ import zlib
 _PACK = struct.Struct("<9Q").pack
 
 
-def seal(  # noqa: PLR0913 - the fields of a header, in order
+def seal(
     epoch: int,
     base: int,
     count: int,
@@ -25,9 +25,7 @@ def seal(  # noqa: PLR0913 - the fields of a header, in order
     body_checksum: int,
 ) -> int:
     """A header's checksum; never 0, which stands for the parent of the first entry."""
-    packed = _PACK(
-        epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum
-    )
+    packed = _PACK(epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum)
     return zlib.crc32(packed) or 1
 
 

@@ -12,7 +12,6 @@ class Statistics:
     """All counters of one run, or of many runs added up."""
 
     messages: int = 0
-    steps: int = 0
     elections: int = 0
     changes: dict[str, int] = field(default_factory=dict)
     crashes: int = 0
@@ -55,6 +54,10 @@ class Statistics:
         changes = " ".join(f"{kind} {count}" for kind, count in sorted(self.changes.items()))
         return [
             f"{each.name.replace('_', ' ')}: "
-            + (f"{changes or 'none'}" if each.name == "changes" else f"{getattr(self, each.name):,}")
+            + (
+                f"{changes or 'none'}"
+                if each.name == "changes"
+                else f"{getattr(self, each.name):,}"
+            )
             for each in fields(self)
         ]

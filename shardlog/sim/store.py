@@ -46,7 +46,7 @@ class Store:
 
     def _swap(self, request: tuple[CompareAndSwap, Answer]) -> None:
         wanted, answer = request
-        done = wanted.version == self.version
+        done = self.accepts(wanted)
         if done:
             self.version += 1
             self.record = wanted.shard
@@ -57,6 +57,10 @@ class Store:
         if done:
             for watch in self.watchers:
                 watch(self.version, wanted.shard)
+
+    def accepts(self, wanted: CompareAndSwap) -> bool:
+        """The compare of compare-and-swap."""
+        return wanted.version == self.version
 
     def tell(self, answer: Answer) -> None:
         """News for a watcher, on its way."""

@@ -140,5 +140,3 @@ def _event(event: Event | CoordinatorEvent) -> str:
     if isinstance(event, Received):
         return f"<- {event.envelope.src} {shown(event.envelope.message)}"
     return shown(event)
-
-

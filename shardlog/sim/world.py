@@ -60,7 +60,8 @@ class World:
         self.nodes = {name: Node(self, name) for name in self.node_names}
         self.operators = {name: Operator(self, name) for name in self.operator_names}
         self.clients = [Client(self, number) for number in range(options.clients)]
-        for end in (*self.nodes.values(), *self.operators.values(), *self.clients):
+        ends: list[Node | Operator | Client] = [*self.nodes.values(), *self.operators.values()]
+        for end in (*ends, *self.clients):
             self.network.attach(end.name, end.receive)
         if self._send_watchers:
             self.network.watchers.append(self._sending)
@@ -75,7 +76,7 @@ class World:
     def _watch(self) -> None:
         """One list for each kind of event, with those who care."""
 
-        def watchers(name: str) -> list[Callable]:
+        def watchers(name: str) -> list[Callable[..., None]]:
             return [
                 getattr(observer, name)
                 for observer in self.observers
@@ -130,15 +131,15 @@ class World:
     def _check_safety(self, _: None) -> None:
         """Has enough happened?"""
         options, seen = self.options, self.statistics
-        enough = (
-            self.network.delivered >= options.messages_min
-            and seen.elections >= options.elections_min
-            and seen.changes_done >= options.changes_min
-        )
-        if enough or self.scheduler.now_us >= self._deadline_us:
+        lacking = self.network.delivered < options.messages_min
+        elections = seen.elections < options.elections_min
+        changes = seen.changes_done < options.changes_min
+        if self.scheduler.now_us >= self._deadline_us or not (lacking or elections or changes):
             self.scheduler.stop()
-        else:
-            self.scheduler.after(CHECK_EVERY_US, self._check_safety, None)
+            return
+        self.scheduler.after(CHECK_EVERY_US, self._check_safety, None)
+        if not lacking:
+            self.adversary.hurry(elections, changes)
 
     def _check_liveness(self, _: None) -> None:
         """Is the shard at rest?"""

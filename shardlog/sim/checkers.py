@@ -1,0 +1,311 @@
+"""The invariants of the protocol, checked from outside after every step.
+
+Checkers trust nothing that a machine says about itself but its log, its commit offset and what it
+sends.  They are incremental: each looks only at what the last step may have changed, so a run
+with all of them on is not much slower than one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.coordination import CoordinatorEffect, CoordinatorEvent
+from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.effects import Effect, Event, ResetLog, Send, TruncateLog
+from shardlog.protocol.entry import Header, Kind, Member
+from shardlog.protocol.messages import Ack, BecameLeader, Commit, Envelope, FenceAnswer, Prepare
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.states import Role
+from shardlog.sim.failures import SafetyFailure
+from shardlog.sim.linearizability import Operation, check
+from shardlog.sim.observer import Observer
+
+if TYPE_CHECKING:
+    from shardlog.sim.world import World
+
+
+class ChainChecker(Observer):
+    """NoLogDivergence, the canonical chain, and NoLossOfConfirmedWrite.
+
+    The canonical chain is what any replica ever called committed.  It only grows; every replica's
+    committed, intact entries must be in it, and a new leader must hold all that was committed
+    before its epoch.
+    """
+
+    def __init__(self) -> None:
+        self.chain: dict[int, Header] = {}
+        self.order: list[int] = []
+        # By position in `order`: the epoch in which the entry was first called committed.
+        self.committed_in: list[int] = []
+        self.end = 0
+        self.last_checksum = 0
+        self.last_epoch = 0
+        self.requests: set[tuple[int, int]] = set()
+        # How far each node's commit offset has been compared.
+        self.checked: dict[str, int] = {}
+        self.led: set[tuple[str, int]] = set()
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        checked = self.checked.get(node, 0)
+        if replica.commit > checked:
+            self.checked[node] = self._compare(node, replica, checked)
+        elif replica.commit < checked:
+            if replica.role is not Role.NOT_MEMBER:
+                raise SafetyFailure(
+                    "NoLogDivergence", f"{node} took back commit {checked} to {replica.commit}"
+                )
+            self.checked[node] = 0
+        for effect in effects:
+            if isinstance(effect, TruncateLog) and effect.end < replica.commit:
+                raise SafetyFailure(
+                    "NoLogDivergence", f"{node} cuts to {effect.end} below its commit offset"
+                )
+        lead = replica.lead
+        if lead is not None and lead.serving and (node, lead.tenure_first) not in self.led:
+            self.led.add((node, lead.tenure_first))
+            self._check_leader(node, replica)
+        if replica.sessions.applied > replica.commit:
+            raise SafetyFailure("ApplyIndex", f"{node} applied beyond its commit offset")
+
+    def _compare(self, node: str, replica: Replica, start: int) -> int:
+        """Compare, and extend the chain by, what the replica calls committed."""
+        marks = replica.log.marks
+        for header in replica.log.between(start, replica.commit):
+            known = self.chain.get(header.base)
+            if header.kind is Kind.UNKNOWN or (header.base in marks and known is None):
+                return header.base
+            if known is None:
+                self._extend(node, replica, header)
+            elif known.checksum != header.checksum:
+                raise SafetyFailure(
+                    "NoLogDivergence",
+                    f"{node} committed {header.id}, where {known.id} had been committed",
+                )
+        return replica.commit
+
+    def _extend(self, node: str, replica: Replica, header: Header) -> None:
+        if header.base != self.end or header.parent != self.last_checksum:
+            raise SafetyFailure(
+                "NoLogDivergence",
+                f"{node} committed {header.id}, which does not continue the chain at {self.end}",
+            )
+        if header.epoch < self.last_epoch:
+            raise SafetyFailure("CanonicalChain", f"epochs fall at {header.id}")
+        if header.kind is Kind.DATA:
+            request = (header.session, header.request)
+            if request in self.requests:
+                raise SafetyFailure(
+                    "NoLossOfConfirmedWrite",
+                    f"request {header.request} of session {header.session} stands twice",
+                )
+            self.requests.add(request)
+        self.chain[header.base] = header
+        self.order.append(header.base)
+        self.committed_in.append(replica.epoch)
+        self.end, self.last_checksum = header.end, header.checksum
+        self.last_epoch = header.epoch
+
+    def _check_leader(self, node: str, replica: Replica) -> None:
+        """Everything that was committed before this epoch must be in the leader's log."""
+        log = replica.log
+        for base, epoch in zip(reversed(self.order), reversed(self.committed_in), strict=True):
+            if base < log.first:
+                return
+            if epoch >= replica.epoch:
+                continue
+            position = log.position(base)
+            if position is None or log.headers[position].checksum != self.chain[base].checksum:
+                raise SafetyFailure(
+                    "NoLossOfConfirmedWrite",
+                    f"{node} leads epoch {replica.epoch} without {self.chain[base].id}",
+                )
+
+    def on_restart(self, world: World, name: str) -> None:
+        """What the disk gave back is compared from the start."""
+        if name in world.nodes:
+            self.checked[name] = 0
+            replica = world.nodes[name].replica
+            self.checked[name] = self._compare(name, replica, replica.log.first)
+
+    def on_wipe(self, world: World, name: str) -> None:
+        self.checked[name] = 0
+
+    def on_reply(self, world: World, client: int, operation: Operation) -> None:
+        if operation.kind != "append" or operation.offset is None:
+            return
+        entry = self.chain.get(operation.offset)
+        if entry is None or entry.count != operation.count or entry.kind is not Kind.DATA:
+            raise SafetyFailure(
+                "NoLossOfConfirmedWrite",
+                f"client {client} was told offset {operation.offset}, which is not committed",
+            )
+
+
+class PromiseChecker(Observer):
+    """Promises survive: no replica drops below an epoch or an offset that it acknowledged."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[Member, int] = {}
+        self.acked: dict[Member, int] = {}
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        member = replica.member
+        if replica.epoch < self.epochs.get(member, 0):
+            raise SafetyFailure("PromisesSurvive", f"{member} fell back to epoch {replica.epoch}")
+        for effect in effects:
+            if isinstance(effect, Send):
+                message = effect.envelope.message
+                if isinstance(message, Ack):
+                    self._promise(member, message.epoch, message.end)
+                elif isinstance(message, FenceAnswer | BecameLeader):
+                    self._promise(member, message.epoch, 0)
+            elif isinstance(effect, TruncateLog):
+                self.acked[member] = min(self.acked.get(member, 0), effect.end)
+            elif isinstance(effect, ResetLog):
+                self.acked[member] = 0
+        if replica.role is Role.LEADER and replica.commit > self.acked.get(member, 0):
+            lead = replica.lead
+            if lead is not None and _self_counted(replica):
+                self.acked[member] = replica.commit
+
+    def _promise(self, member: Member, epoch: int, end: int) -> None:
+        if epoch > self.epochs.get(member, 0):
+            self.epochs[member] = epoch
+        if end > self.acked.get(member, 0):
+            self.acked[member] = end
+
+    def on_restart(self, world: World, name: str) -> None:
+        if name not in world.nodes:
+            return
+        replica = world.nodes[name].replica
+        member = replica.member
+        if replica.epoch < self.epochs.get(member, 0):
+            raise SafetyFailure(
+                "PromisesSurvive", f"{member} forgot epoch {self.epochs[member]} in a restart"
+            )
+        if replica.log.end < self.acked.get(member, 0) and not replica.log.open_tail:
+            raise SafetyFailure(
+                "PromisesSurvive", f"{member} forgot offset {self.acked[member]} in a restart"
+            )
+
+
+def _self_counted(replica: Replica) -> bool:
+    """Whether the commit offset rests on the leader's own copy too."""
+    lead = replica.lead
+    if lead is None:
+        return False
+    others = [
+        cursor.acked
+        for member, cursor in lead.cursors.items()
+        if member in lead.ensemble and cursor.acked >= replica.commit
+    ]
+    return len(others) < lead.policy.of(len(lead.ensemble)).replication
+
+
+class VoiceChecker(Observer):
+    """Single voice per epoch: at most one node ever leads it."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, Member] = {}
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        if replica.role is Role.LEADER:
+            first = self.leaders.setdefault(replica.epoch, replica.member)
+            if first != replica.member:
+                raise SafetyFailure(
+                    "SingleVoice",
+                    f"{first} and {replica.member} both lead epoch {replica.epoch}",
+                )
+
+
+class RecordChecker(Observer):
+    """LegalLeaderAndEnsemble, in the metadata and in every coordinator's copy."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.copies: dict[str, Shard] = {}
+        self.leaders: dict[int, Member] = {}
+
+    def on_store(self, world: World, version: int, shard: Shard) -> None:
+        if shard.epoch < self.epoch:
+            raise SafetyFailure("LegalLeaderAndEnsemble", "the record's epoch fell")
+        self.epoch = shard.epoch
+        _check_record(shard)
+        if shard.leader is not None:
+            first = self.leaders.setdefault(shard.epoch, shard.leader)
+            if first != shard.leader:
+                raise SafetyFailure(
+                    "SingleVoice", f"the record names two leaders of epoch {shard.epoch}"
+                )
+
+    def on_coordinator(
+        self,
+        world: World,
+        name: str,
+        coordinator: Coordinator,
+        event: CoordinatorEvent,
+        effects: Sequence[CoordinatorEffect],
+    ) -> None:
+        record = coordinator.record
+        if record is not None and self.copies.get(name) is not record:
+            self.copies[name] = record
+            _check_record(record)
+
+
+def _check_record(shard: Shard) -> None:
+    nodes = [member.node for member in shard.ensemble]
+    problem = None
+    if not nodes or len(set(nodes)) != len(nodes):
+        problem = "the ensemble names a node twice, or none"
+    elif shard.status is Status.STEADY and shard.leader not in shard.ensemble:
+        problem = "the leader is not in the ensemble"
+    elif (shard.change is None) != (shard.phase is None):
+        problem = "a change without a phase, or the other way round"
+    elif shard.change is not None and shard.change.before != shard.ensemble:
+        problem = "a change of another ensemble"
+    elif shard.change is not None and shard.leader is not None and shard.leader == shard.change.old:
+        problem = "the leader is being removed"
+    if problem:
+        raise SafetyFailure("LegalLeaderAndEnsemble", problem)
+
+
+class MessageChecker(Observer):
+    """ValidMessages: nobody addresses itself, nobody prepares the leader's removal."""
+
+    def on_send(self, world: World, envelope: Envelope) -> None:
+        message = envelope.message
+        if envelope.src == envelope.dst:
+            raise SafetyFailure("ValidMessages", f"{envelope.src} addresses itself: {message}")
+        to = Member(envelope.dst, envelope.dst_incarnation)
+        if isinstance(message, Prepare) and message.change.old == to:
+            raise SafetyFailure("ValidMessages", f"{to} is asked to prepare its own removal")
+        if isinstance(message, Commit) and message.change.new == to:
+            raise SafetyFailure("ValidMessages", f"{to} is asked to commit itself as the new node")
+
+
+class ClientChecker(Observer):
+    """Linearizability of what clients saw, over the whole run."""
+
+    def on_end(self, world: World) -> None:
+        violation = check(world.history())
+        if violation is not None:
+            raise SafetyFailure("Linearizability", violation.text)
+
+
+def all_checkers() -> list[Observer]:
+    return [
+        ChainChecker(),
+        PromiseChecker(),
+        VoiceChecker(),
+        RecordChecker(),
+        MessageChecker(),
+        ClientChecker(),
+    ]

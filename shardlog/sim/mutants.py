@@ -1,0 +1,357 @@
+"""Rules taken away, one at a time: a simulator that misses none of them may be believed.
+
+A mutant replaces a named rule of the protocol by something plausible and wrong.  Each must be
+caught by an outside checker under the default random options: not by an assertion inside a
+machine, nor by a scenario written for it.  The rules are ordinary functions in `protocol`, so
+nothing there exists for the sake of mutants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from shardlog.protocol import (
+    answering,
+    changing,
+    choice,
+    commit,
+    electing,
+    fencing,
+    following,
+    leadership,
+    leading,
+    reconfiguring,
+    serving,
+    tending,
+)
+from shardlog.protocol.coordinator_state import CoordinatorState, Election
+from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.failures import Refusal, StaleEpoch
+from shardlog.protocol.history import OPEN_END, History, clip, last_epoch
+from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.log import Log, Mark
+from shardlog.protocol.messages import Append, BecomeLeader, Envelope
+from shardlog.protocol.quorum import Ensemble, QuorumPolicy, replicated_end
+from shardlog.protocol.replica_state import ReplicaState
+from shardlog.protocol.sessions import admit
+from shardlog.protocol.shard import Shard
+from shardlog.protocol.states import Cause, Role
+from shardlog.sim.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`ids` are the lines of the checklists that the rule belongs to."""
+
+    name: str
+    summary: str
+    ids: tuple[str, ...]
+    patches: tuple[tuple[object, str, Any], ...]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for target, attribute, replacement in self.patches:
+                stack.enter_context(patch.object(target, attribute, replacement))
+            yield
+
+
+def _always(value: object) -> Callable[..., object]:
+    return lambda *_, **__: value
+
+
+# --- wrong rules -----------------------------------------------------------------------------------
+
+
+def _oxia_divergence(mine: History, mine_end: int, theirs: History, theirs_end: int) -> int:
+    """The Oxia seed: up to the leader's last entry at or below the follower's last epoch."""
+    mine, theirs = clip(mine, mine_end), clip(theirs, theirs_end)
+    head = last_epoch(mine)
+    later = [span.first for span in theirs if span.epoch > head]
+    return min([mine_end, theirs_end, *later])
+
+
+def _longest(log: choice.Possible) -> tuple[int, int]:
+    return 0, log.may_end
+
+
+def _corrupt_is_absent(self: choice.Possible, epoch: int, offset: int) -> bool:
+    slot = self.slot_at(offset)
+    if slot is not None and slot.mark is not Mark.PRESENT:
+        return True
+    return offset >= self.end or self.epoch_at(offset) != epoch
+
+
+def _anyone_addressed(r: ReplicaState, envelope: Envelope, from_client: bool) -> bool:
+    """A wiped volume takes itself for the member it once held."""
+    if r.role is Role.NOT_MEMBER and envelope.dst_incarnation:
+        r.blank(envelope.dst_incarnation)
+        r.become(Cause.CREATE)
+        block = fencing.Superblock(envelope.dst_incarnation, 0, 0, (), 0, 0, (), None)
+        r.emit(fencing.Format(block))
+    return r.role is not Role.NOT_MEMBER
+
+
+def _log_end(r: ReplicaState) -> int:
+    return r.log.end
+
+
+def _take_anything(log: Log, header: Header) -> Refusal | None:
+    return None
+
+
+def _append_again(lead: Leadership, message: Append) -> int | Refusal | None:
+    known = admit(lead.tip, message.session, message.request)
+    return None if isinstance(known, int) else known
+
+
+def _count_everyone(
+    policy: QuorumPolicy,
+    ensembles: tuple[Ensemble, ...],
+    acked: dict[Member, int],
+    epoch_start: int,
+    before: int,
+) -> int:
+    end = min(
+        replicated_end(policy.of(len(each)).replication, acked.values()) for each in ensembles
+    )
+    return end if end > before and end > epoch_start else before
+
+
+def _standby_may_ack(r: ReplicaState) -> bool:
+    return r.syncing is None
+
+
+def _resume(c: CoordinatorState, record: Shard) -> bool:
+    if c.election is None or c.election.epoch != record.epoch:
+        c.election = Election(record.epoch, c.now_ms)
+    return True
+
+
+def _lead_again(r: ReplicaState, message: BecomeLeader, cut: int) -> Refusal | None:
+    return StaleEpoch(r.epoch) if message.epoch != r.epoch or r.lead else None
+
+
+def _one_ensemble(self: Shard) -> tuple[Ensemble, ...]:
+    return (self.ensemble,)
+
+
+def _old_ensemble_decides(self: Leadership) -> tuple[Ensemble, ...]:
+    return (self.ensemble,)
+
+
+def _quorum_of_the_union(
+    answered: Any, ensembles: tuple[Ensemble, ...], policy: QuorumPolicy
+) -> bool:
+    union = tuple(dict.fromkeys(member for each in ensembles for member in each))
+    present = sum(1 for member in union if member in answered)
+    return present >= policy.of(len(union)).fencing
+
+
+def _leaving_counts(self: Leadership, me: Member, own_end: int) -> dict[Member, int]:
+    ends = {m: each.acked for m, each in self.cursors.items() if leadership.counts(each)}
+    return ends | {me: own_end}
+
+
+def _announced_at_once(self: Cursor, cut: int) -> None:
+    self.announced, self.cut, self.sent_ms = True, cut, -1
+    if cut != OPEN_END:
+        self.next = self.at = cut
+
+
+def _from_any_leader(r: ReplicaState, envelope: Envelope, epoch: int) -> bool:
+    """Entries are taken from whoever has the higher epoch, with or without its history."""
+    leader = Member(envelope.src, envelope.src_incarnation)
+    if (
+        epoch < r.epoch
+        or r.lead
+        or r.syncing
+        or (epoch == r.epoch and r.role in following.FOLLOWING)
+    ):
+        return epoch == r.epoch and r.role in following.FOLLOWING and r.leader == leader
+    r.epoch, r.leader = epoch, leader
+    r.become(Cause.ANNOUNCE)
+    r.persist()
+    return True
+
+
+def _kinds(*mutants: Mutant) -> dict[str, Mutant]:
+    return {mutant.name: mutant for mutant in mutants}
+
+
+MUTANTS = _kinds(
+    Mutant(
+        "commit_any_epoch",
+        "entries of older epochs are counted by themselves",
+        ("O3",),
+        ((commit, "of_current_epoch", _always(True)),),
+    ),
+    Mutant(
+        "oxia_truncation",
+        "the Oxia seed's truncation rule in place of the divergence of histories",
+        ("N4",),
+        (
+            (leading, "divergence", _oxia_divergence),
+            (following, "divergence", _oxia_divergence),
+        ),
+    ),
+    Mutant(
+        "longest_log_leads",
+        "the longest log wins an election, whatever its last entry's epoch",
+        ("N3",),
+        ((choice, "rank", _longest),),
+    ),
+    Mutant(
+        "fence_not_persisted",
+        "a fence is answered before the promise is on disk",
+        ("N9",),
+        ((fencing, "persist_promise", _always(None)),),
+    ),
+    Mutant(
+        "ack_before_sync",
+        "entries are acknowledged, and counted, before they are synced",
+        ("N9", "T1"),
+        ((ReplicaState, "acked_end", _log_end),),
+    ),
+    Mutant(
+        "nack_quorum_ignored",
+        "an entry without a valid copy is cut at once",
+        ("T2",),
+        ((choice, "nacked", _always(True)),),
+    ),
+    Mutant(
+        "corrupt_is_absent",
+        "a damaged entry counts as one that was never there",
+        ("T2",),
+        ((choice.Possible, "never_had", _corrupt_is_absent),),
+    ),
+    Mutant(
+        "wiped_disk_votes",
+        "an emptied volume under an old name goes on as that member",
+        ("T5",),
+        ((fencing, "is_addressed", _anyone_addressed),),
+    ),
+    Mutant(
+        "old_ensemble_fenced",
+        "an election in COMMIT fences the old ensemble only",
+        ("O4",),
+        ((Shard, "ensembles", property(_one_ensemble)),),
+    ),
+    Mutant(
+        "union_fenced",
+        "an election in COMMIT is content with one quorum of the union",
+        ("O4",),
+        ((choice, "fenced_enough", _quorum_of_the_union),),
+    ),
+    Mutant(
+        "commit_uncovered",
+        "COMMIT is written without coverage",
+        ("O5",),
+        ((changing, "is_covered", _always(True)),),
+    ),
+    Mutant(
+        "leaving_node_counts",
+        "the leaving node's acks count in PREPARE",
+        ("O5",),
+        ((Leadership, "counted", _leaving_counts),),
+    ),
+    Mutant(
+        "old_ensemble_commits",
+        "between covered and Commit the old ensemble alone commits",
+        ("O4",),
+        ((Leadership, "deciding_ensembles", _old_ensemble_decides),),
+    ),
+    Mutant(
+        "prepare_before_commit",
+        "a change is prepared before anything of the tenure is committed",
+        ("O5",),
+        ((changing, "tenure_committed", _always(True)),),
+    ),
+    Mutant(
+        "blind_writes",
+        "metadata is written without a compare",
+        ("O7",),
+        ((Store, "accepts", _always(True)),),
+    ),
+    Mutant(
+        "append_unannounced",
+        "entries are sent and taken before the history has been announced",
+        ("N5",),
+        (
+            (Cursor, "unannounce", _announced_at_once),
+            (following, "_from_my_leader", _from_any_leader),
+        ),
+    ),
+    Mutant(
+        "chain_unchecked",
+        "entries are appended whatever their parent and offset",
+        ("T1", "N8"),
+        ((following, "refusal_to_append", _take_anything),),
+    ),
+    Mutant(
+        "standby_acks",
+        "a standby acks, and is counted",
+        ("T12",),
+        (
+            (following, "may_ack", _standby_may_ack),
+            (leadership, "counts", _always(True)),
+            (leading, "committed_end", _count_everyone),
+        ),
+    ),
+    Mutant(
+        "retry_appended_again",
+        "a retried request is appended once more",
+        ("T6",),
+        ((serving, "admitted", _append_again),),
+    ),
+    Mutant(
+        "no_epoch_start",
+        "a new leader writes no entry of its own",
+        ("O3",),
+        ((leading, "start_epoch", _always(None)),),
+    ),
+    Mutant(
+        "late_fencers_dropped",
+        "who answers a fence late is never added",
+        ("O2",),
+        ((electing, "add_late", _always(None)),),
+    ),
+    Mutant(
+        "leader_swapped_out",
+        "the leader itself may be swapped out",
+        ("O4",),
+        (
+            (reconfiguring, "removes_leader", _always(False)),
+            (changing, "removes_leader", _always(False)),
+        ),
+    ),
+    Mutant(
+        "election_resumed",
+        "a coordinator goes on with an election that it finds",
+        ("O1",),
+        ((electing, "owns", _resume),),
+    ),
+    Mutant(
+        "leads_again",
+        "a restarted leader may lead the same epoch again",
+        ("O1",),
+        ((leading, "refusal_to_lead", _lead_again),),
+    ),
+    Mutant(
+        "read_unconfirmed",
+        "a leader serves reads without asking whether it still leads",
+        ("O9",),
+        ((answering, "confirmed", _always(True)),),
+    ),
+    Mutant(
+        "lost_members_forgotten",
+        "a member that lost its disk is never swapped back in",
+        ("T5",),
+        ((tending, "tend_lost", _always(False)),),
+    ),
+)
