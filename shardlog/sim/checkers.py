@@ -60,7 +60,7 @@ class ChainChecker(Observer):
                 )
             self.checked[node] = 0
         for effect in effects:
-            if isinstance(effect, TruncateLog) and effect.end < replica.commit:
+            if isinstance(effect, TruncateLog) and effect.end < checked:
                 raise SafetyFailure(
                     "NoLogDivergence", f"{node} cuts to {effect.end} below its commit offset"
                 )

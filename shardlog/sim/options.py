@@ -78,6 +78,7 @@ class Options:
     safety_ms_max: int = 30_000
     liveness_ms_max: int = 60_000
     leave_down: bool = False
+    ambush: float = 0.0
 
     @classmethod
     def of(cls, seed: int) -> Options:
@@ -135,6 +136,7 @@ class Options:
             store_us=random.choice((500, 2000, 20_000)),
             command_every_ms=sometimes(0.95, 300, 3000),
             leave_down=random.random() < 0.25,
+            ambush=random.choice((0.0, 0.3, 0.6, 0.9)),
         )
 
     @property

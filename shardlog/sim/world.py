@@ -14,6 +14,7 @@ from shardlog.protocol.coordination import Accepted, Command, CreateShard, Rejec
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Role
+from shardlog.sim.ambush import Ambush
 from shardlog.sim.atlas import Atlas
 from shardlog.sim.clients import Client
 from shardlog.sim.failures import LivenessFailure
@@ -72,6 +73,7 @@ class World:
         self.healed = False
         self.settled = False
         self.adversary = Adversary(self)
+        self.ambush = Ambush(self)
 
     def _watch(self) -> None:
         """One list for each kind of event, with those who care."""
@@ -175,9 +177,10 @@ class World:
 
     def _stored(self, version: int, record: Shard) -> None:
         self.statistics.count(self._record, record)
-        self._record = record
+        before, self._record = self._record, record
         for watch in self._store_watchers:
             watch(self, version, record)
+        self.ambush.stored(before, record)
         for operator in self.operators.values():
             if operator.up:
                 operator.watch()

@@ -1,0 +1,180 @@
+"""Coordinators in the explorer: one event, with all the writes that it leads to, is one step.
+
+A write to the metadata takes effect, and is answered, within the step.  The coordinator waits for
+that answer anyway, and whatever it hears meanwhile it may also hear later; the write fails exactly
+if another coordinator's came first, which the order of steps decides.  A coordinator that dies
+after a write stands is explored as a crash.
+
+Three events exist only here.  `Suspect` stands for all the ways in which a coordinator comes to
+hold an election for needed, which the suspicion rules bound in time, and which safety must not
+depend on.  `Polled` is a status request and its answer in one, and `Learn` the watch on the record.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from shardlog.protocol import electing
+from shardlog.protocol.coordination import (
+    CompareAndSwap,
+    CoordinatorEffect,
+    CoordinatorEvent,
+    CoordinatorLimits,
+    Load,
+    Loaded,
+    Swapped,
+)
+from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.effects import Received, Send, Tick
+from shardlog.protocol.messages import Envelope, FenceAnswer, StatusRequest
+from shardlog.protocol.shard import Shard
+from shardlog.sim.explore_replicas import NOW_MS, SHARD
+from shardlog.sim.explore_values import canonical, written
+
+LIMITS = CoordinatorLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The metadata: one record and its version."""
+
+    version: int
+    record: Shard | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The coordinator holds an election for needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """The watch tells the record as it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The leader's report has just come in, and the coordinator looks after the shard."""
+
+    answer: Envelope
+
+
+CoordinatorInput = CoordinatorEvent | Suspect | Learn | Polled
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """What one step did.  `stores` are all that it wrote, in order."""
+
+    after: bytes
+    store: Store
+    stores: tuple[Store, ...]
+    sent: tuple[Envelope, ...]
+
+
+def load(state: bytes) -> Coordinator:
+    coordinator: Coordinator = pickle.loads(state)
+    return coordinator
+
+
+def settled(c: Coordinator) -> bytes:
+    """The canonical form.  Everything is due again at once; what was seen has been judged."""
+    c.now_ms = 0
+    c.healthy_ms = c.changed_ms = NOW_MS
+    c.polled_ms = c.sent_ms = c.paused = -1
+    c.bad_reports = 0
+    c.seen, c.lost = {}, {}
+    if c.record is not None and c.record.preferred is not None:
+        c.record = replace(c.record, preferred=None)
+    if c.election is not None:
+        c.election.sent_ms = -1
+        c.election.started_ms = NOW_MS
+        c.election.waiting = ""
+    return written(canonical(c))
+
+
+def started(name: str, store: Store) -> bytes:
+    """A coordinator that has just come up and read the record."""
+    c = Coordinator(name, SHARD, LIMITS)
+    c.step(NOW_MS, Loaded(store.version, store.record))
+    return settled(c)
+
+
+def steps(state: bytes, store: Store, event: CoordinatorInput) -> list[Driven]:
+    """What the coordinator may do now: more than one thing only where names would decide.
+
+    Where several replicas would make equally good leaders the machine takes the first by name,
+    unless the record prefers one.  Every one of them is preferred here, each in its own branch:
+    only so are nodes interchangeable.
+    """
+    first = _step(state, store, event, None)
+    found = {first.after: first}
+    before = load(state)
+    choosing = isinstance(event, Received) and isinstance(event.envelope.message, FenceAnswer)
+    if choosing and before.record is not None and first.after != state:
+        for member in before.record.final_ensemble:
+            other = _step(state, store, event, member.node)
+            found.setdefault(other.after, other)
+    return list(found.values())
+
+
+def crashes(state: bytes, store: Store, event: CoordinatorInput) -> list[Driven]:
+    """The coordinator dies after each of its writes but the last, and another life begins.
+
+    After the last write, and between steps, is a crash of its own.
+    """
+    name = load(state).name
+    driven = _step(state, store, event, None)
+    return [Driven(started(name, each), each, (each,), ()) for each in driven.stores[:-1]]
+
+
+def _step(
+    state: bytes, store: Store, event: CoordinatorInput, preferred: str | None
+) -> Driven:
+    c = load(state)
+    if preferred is not None and c.record is not None:
+        c.record = replace(c.record, preferred=preferred)
+    sent: list[Envelope] = []
+    stores: list[Store] = []
+    waiting: list[CoordinatorEffect] = []
+    for effects in _inputs(c, store, event):
+        waiting += effects
+        while waiting:
+            effect = waiting.pop(0)
+            if isinstance(effect, Send):
+                if not isinstance(effect.envelope.message, StatusRequest):
+                    sent.append(effect.envelope)
+            elif isinstance(effect, CompareAndSwap):
+                done = effect.version == store.version
+                if done:
+                    store = Store(store.version + 1, _unpreferred(effect.shard))
+                    stores.append(store)
+                waiting += c.step(NOW_MS, Swapped(done, store.version, store.record))
+            elif isinstance(effect, Load):
+                waiting += c.step(NOW_MS, Loaded(store.version, store.record))
+    return Driven(settled(c), store, tuple(stores), tuple(sent))
+
+
+def _inputs(
+    c: Coordinator, store: Store, event: CoordinatorInput
+) -> Iterator[list[CoordinatorEffect]]:
+    """Time is such that everything is due, and nothing has timed out."""
+    if isinstance(event, Suspect):
+        assert c.record is not None
+        c.now_ms, c.out = NOW_MS, []
+        electing.start(c, c.record)
+        effects, c.out = c.out, []
+        yield effects
+    elif isinstance(event, Learn):
+        yield c.step(NOW_MS, Loaded(store.version, store.record))
+    elif isinstance(event, Polled):
+        yield c.step(NOW_MS, Received(event.answer))
+        yield c.step(NOW_MS, Tick())
+    else:
+        yield c.step(NOW_MS, event)
+
+
+def _unpreferred(record: Shard) -> Shard:
+    return replace(canonical(record), preferred=None)

@@ -1,0 +1,297 @@
+"""Replicas in the explorer: one event, with all that its syncs bring, is one step.
+
+Disk effects are performed and synced within the step.  A sync that takes longer only delays an
+answer, and the explorer delays every answer for as long as it likes, so nothing is lost by that
+but one thing: a crash in between.  `crashes` puts it back.  It cuts the step after each of its
+effects, with what was written and not synced by then lost or kept, in every combination that the
+barriers allow.
+
+Time stands still.  What depends on it (resends, suspicion, pauses) is either an action of its own
+in `explore_world`, or does not happen.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import NamedTuple
+
+from shardlog.protocol.effects import (
+    Barrier,
+    Effect,
+    Erase,
+    Event,
+    Format,
+    Limits,
+    Recovered,
+    ResetLog,
+    Send,
+    SendEntries,
+    SendFetched,
+    ServeRead,
+    Superblock,
+    Sync,
+    Synced,
+    TrimLog,
+    TruncateLog,
+    WriteEntries,
+    WriteSuperblock,
+)
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header, Member
+from shardlog.protocol.messages import (
+    Ack,
+    BecameLeader,
+    Entries,
+    Envelope,
+    FenceAnswer,
+    Fetched,
+    Message,
+)
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.states import Role
+from shardlog.sim.explore_values import canonical, written
+from shardlog.sim.failures import SafetyFailure
+from shardlog.sim.seal import seal
+
+NOW_MS = 1000
+SHARD = "s"
+
+LIMITS = Limits(repair_tries_max=2)
+
+
+class Image(NamedTuple):
+    """What is durable on one disk; no superblock if there is no replica."""
+
+    superblock: Superblock | None
+    first: int
+    boundary: int
+    headers: tuple[Header, ...]
+    ridden_commit: int
+
+
+EMPTY_IMAGE = Image(None, 0, GENESIS_CHECKSUM, (), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one step did: the replica after it, what it sent, and what it wrote, in order."""
+
+    after: bytes
+    sent: tuple[Envelope, ...]
+    disk: tuple[Effect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """A crash within a step: `witness` is the replica as it died, `after` as it came back."""
+
+    witness: bytes
+    after: bytes
+    image: Image
+    sent: tuple[Envelope, ...]
+
+
+def load(state: bytes) -> Replica:
+    replica: Replica = pickle.loads(state)
+    return replica
+
+
+def settled(replica: Replica) -> bytes:
+    """The canonical form, without what can make no difference while time stands still."""
+    replica.now_ms = 0
+    replica.heard_ms = replica.fetched_ms = -1
+    if not replica.promises and not replica.rewrites:
+        replica.token = 0
+    lead = replica.lead
+    if lead is not None:
+        lead.beat_ms = lead.paused_until_ms = -1
+        if lead.serving:
+            lead.sources, lead.tries = (), 0
+        for cursor in lead.cursors.values():
+            cursor.sent_ms = NOW_MS
+            cursor.heard_ms = 0
+            if not lead.beat:
+                cursor.promised = 0  # read only when an ack echoes a heartbeat
+    return written(canonical(replica))
+
+
+# --- whole steps -------------------------------------------------------------------------------
+
+
+def step(state: bytes, event: Event) -> Taken:
+    """One event, and the syncs that it asks for."""
+    replica = load(state)
+    sent: list[Envelope] = []
+    disk: list[Effect] = []
+    for effects in _phases(replica, event):
+        for effect in effects:
+            envelope = outgoing(replica, effect)
+            if envelope is not None:
+                sent.append(envelope)
+            elif not isinstance(effect, Sync | ServeRead):
+                disk.append(effect)
+    return Taken(settled(replica), tuple(sent), tuple(disk))
+
+
+def _phases(replica: Replica, event: Event) -> Iterator[list[Effect]]:
+    """The effects of the event, then those of each sync in turn."""
+    waiting: list[Event] = [event]
+    while waiting:
+        effects = replica.step(NOW_MS, waiting.pop(0))
+        waiting += [Synced(effect.token) for effect in effects if isinstance(effect, Sync)]
+        yield effects
+
+
+def outgoing(replica: Replica, effect: Effect) -> Envelope | None:
+    """The message that an effect sends, if it does.  Bodies are empty here."""
+    if isinstance(effect, Send):
+        return effect.envelope
+    if not isinstance(effect, SendEntries | SendFetched):
+        return None
+    entries = tuple(Entry(header, b"") for header in effect.headers)
+    message: Message
+    if isinstance(effect, SendEntries):
+        message = Entries(effect.epoch, entries, effect.commit, effect.first)
+    else:
+        message = Fetched(effect.epoch, entries)
+    me, to = replica.member, effect.to
+    return Envelope(SHARD, me.node, me.incarnation, to.node, to.incarnation, message)
+
+
+# --- disks -------------------------------------------------------------------------------------
+
+
+def performed(image: Image, effects: Sequence[Effect]) -> Image:
+    """The image after these disk effects, all of them durable."""
+    for effect in effects:
+        image = _perform(image, effect)
+    return image
+
+
+def _perform(image: Image, effect: Effect) -> Image:
+    if isinstance(effect, WriteEntries):
+        headers = (*image.headers, *(entry.header for entry in effect.entries))
+        return image._replace(headers=headers, ridden_commit=effect.commit)
+    if isinstance(effect, WriteSuperblock):
+        return image._replace(superblock=effect.superblock) if image.superblock else image
+    if isinstance(effect, TruncateLog):
+        kept = tuple(header for header in image.headers if header.base < effect.end)
+        return image._replace(headers=kept)
+    if isinstance(effect, TrimLog):
+        below = [header for header in image.headers if header.base < effect.first]
+        boundary = below[-1].checksum if below else image.boundary
+        kept = image.headers[len(below) :]
+        return image._replace(first=effect.first, boundary=boundary, headers=kept)
+    if isinstance(effect, ResetLog):
+        return image._replace(
+            first=effect.first, boundary=effect.boundary, headers=(), ridden_commit=0
+        )
+    if isinstance(effect, Format):
+        return EMPTY_IMAGE._replace(superblock=effect.superblock)
+    return EMPTY_IMAGE if isinstance(effect, Erase) else image
+
+
+def restarted(node: str, image: Image) -> tuple[bytes, Image]:
+    """The replica that comes up from `image`, and the image as its start has mended it."""
+    if image.superblock is None:
+        return settled(Replica(SHARD, node, LIMITS, seal)), EMPTY_IMAGE
+    headers: list[Header] = []
+    end, parent = image.first, image.boundary
+    for header in sorted(image.headers, key=lambda each: each.base):
+        if header.base != end:
+            break  # what stood before it did not land: blank, and the log ends here
+        if header.parent != parent:
+            raise SafetyFailure("DiskOrder", f"{node}: {header.id} does not follow what is on disk")
+        headers.append(header)
+        end, parent = header.end, header.checksum
+    commit = min(max(image.superblock.commit, image.ridden_commit, image.first), end)
+    recovered = Recovered(
+        replace(image.superblock, commit=commit), image.first, image.boundary, tuple(headers), ()
+    )
+    mended = image._replace(headers=tuple(headers), ridden_commit=0)
+    return settled(Replica.restart(SHARD, node, LIMITS, seal, recovered)), mended._replace(
+        superblock=recovered.superblock
+    )
+
+
+# --- crashes within a step ---------------------------------------------------------------------
+
+
+def crashes(state: bytes, image: Image, event: Event) -> list[Crashed]:
+    """Every way in which the replica can crash during this step, or right after it.
+
+    Of two crashes that leave the same disk the one that had sent more stands for both, because
+    whatever was sent may also never arrive.
+    """
+    replica = load(state)
+    node, before = replica.node, replica
+    epoch, floor = replica.epoch, min(replica.durable_end, replica.log.end)
+    found: dict[Image, Crashed] = {}
+    sent: list[Envelope] = []
+    replica = load(state)
+    for effects in _phases(replica, event):
+        unsynced: list[Effect] = []
+        witness = settled(load(written(replica)))
+        for effect in (*effects, None):
+            for left in _outcomes(image, unsynced):
+                known = found.get(left)
+                if known is None or len(sent) >= len(known.sent):
+                    after, mended = restarted(node, left)
+                    found[left] = Crashed(witness, after, mended, tuple(sent))
+            if effect is None:
+                break
+            envelope = outgoing(replica, effect)
+            if envelope is not None:
+                sent.append(envelope)
+            elif not isinstance(effect, Sync | ServeRead):
+                unsynced.append(effect)
+                if isinstance(effect, TruncateLog | ResetLog | Erase | Format):
+                    floor = min(floor, effect.end if isinstance(effect, TruncateLog) else 0)
+        image = performed(image, unsynced)
+    for crash in found.values():
+        if before.role is not Role.NOT_MEMBER:
+            _check_promises(before.member, epoch, floor, crash)
+    return list(found.values())
+
+
+def _outcomes(image: Image, effects: Sequence[Effect]) -> Iterator[Image]:
+    """What a crash may leave of unsynced effects.
+
+    Nothing behind a barrier lands before all that stands in front of it; within a stretch without
+    barriers each effect lands, or not, by itself.
+    """
+    stretch: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Barrier):
+            yield from _landed(image, stretch)
+            image = performed(image, stretch)
+            stretch = []
+        else:
+            stretch.append(effect)
+    yield from _landed(image, stretch)
+
+
+def _landed(image: Image, stretch: Sequence[Effect]) -> Iterator[Image]:
+    for kept in product((False, True), repeat=len(stretch)):
+        chosen = [effect for effect, keep in zip(stretch, kept, strict=True) if keep]
+        yield performed(image, chosen)
+
+
+def _check_promises(member: Member, epoch: int, floor: int, crash: Crashed) -> None:
+    """Promises survive: what was durable before, and what this step had sent, is still there."""
+    after = load(crash.after)
+    if after.incarnation != member.incarnation:
+        return
+    ends = [floor]
+    for envelope in crash.sent:
+        message = envelope.message
+        if isinstance(message, Ack):
+            ends.append(message.end)
+        if isinstance(message, Ack | FenceAnswer | BecameLeader):
+            epoch = max(epoch, message.epoch)
+    if after.epoch < epoch:
+        raise SafetyFailure("PromisesSurvive", f"{member} forgot epoch {epoch} in a restart")
+    if after.log.end < max(ends):
+        raise SafetyFailure("PromisesSurvive", f"{member} forgot offset {max(ends)} in a restart")

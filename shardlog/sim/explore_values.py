@@ -1,0 +1,171 @@
+"""Machine states as values: canonical, renamed, and numbered.
+
+The explorer compares whole states, so two machines that can never behave differently have to be
+equal, byte by byte.  `canonical` copies any value of the protocol with its dictionaries in the
+order of their keys and its ensembles in the order of their names, because neither order decides
+anything but the order of sends, and the explorer delivers messages in every order anyway.  The
+same walk replaces names, which is all that symmetry reduction needs.
+
+`Numbers` gives each distinct value a small number, so that a world state is a tuple of integers.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import FenceAnswer
+
+Names = Mapping[str, str]
+Copy = Callable[[Any, Names], Any]
+T = TypeVar("T")
+
+NO_NAMES: Names = {}
+
+
+def canonical(value: Any, names: Names = NO_NAMES) -> Any:
+    """A copy of `value` in canonical order, with every node and coordinator renamed."""
+    kind = type(value)
+    copy = _COPIES.get(kind)
+    if copy is None:
+        copy = _COPIES[kind] = _copy_for(kind)
+    return copy(value, names)
+
+
+def _copy_for(kind: type) -> Copy:
+    """How values of one type are copied; worked out once for each type."""
+    if issubclass(kind, Enum):
+        return _same
+    if is_dataclass(kind):
+        return _dataclass_copy(kind)
+    if issubclass(kind, tuple):
+        return _named_tuple
+    if hasattr(kind, "__slots__"):
+        return _slots_copy(kind)
+    return _same
+
+
+def _same(value: Any, _: Names) -> Any:
+    return value
+
+
+def _string(value: str, names: Names) -> str:
+    return names.get(value, value)
+
+
+def _named_tuple(value: Any, names: Names) -> Any:
+    return type(value)(*(canonical(each, names) for each in value))
+
+
+def _tuple(value: tuple[Any, ...], names: Names) -> tuple[Any, ...]:
+    if not value:
+        return value
+    copied = [canonical(each, names) for each in value]
+    if type(copied[-1]) is Member:
+        copied.sort()
+    elif type(copied[-1]) is FenceAnswer:
+        copied.sort(key=_by_member)
+    return tuple(copied)
+
+
+def _by_member(answer: FenceAnswer) -> Member:
+    return answer.member
+
+
+def _list(value: list[Any], names: Names) -> list[Any]:
+    return [canonical(each, names) for each in value]
+
+
+def _dict(value: dict[Any, Any], names: Names) -> dict[Any, Any]:
+    items = [(canonical(key, names), canonical(each, names)) for key, each in value.items()]
+    items.sort(key=_first)
+    return dict(items)
+
+
+def _first(item: tuple[Any, Any]) -> Any:
+    return item[0]
+
+
+def _set(value: set[Any], names: Names) -> set[Any]:
+    """Filled in sorted order, so that equal sets are also equal when they are written out."""
+    return set(sorted(canonical(each, names) for each in value))
+
+
+def _dataclass_copy(kind: type) -> Copy:
+    parts = tuple(each.name for each in fields(kind))
+    if not parts:
+        return _same
+
+    def copy(value: Any, names: Names) -> Any:
+        return kind(*[canonical(getattr(value, part), names) for part in parts])
+
+    return copy
+
+
+def _slots_copy(kind: type) -> Copy:
+    parts = tuple(part for each in kind.__mro__ for part in getattr(each, "__slots__", ()))
+
+    def copy(value: Any, names: Names) -> Any:
+        made = object.__new__(kind)
+        for part in parts:
+            setattr(made, part, canonical(getattr(value, part), names))
+        return made
+
+    return copy
+
+
+_COPIES: dict[type, Copy] = {
+    str: _string,
+    tuple: _tuple,
+    list: _list,
+    dict: _dict,
+    set: _set,
+    int: _same,
+    bool: _same,
+    bytes: _same,
+    type(None): _same,
+}
+
+
+def written(value: Any) -> bytes:
+    """A canonical value as bytes; without a memo, so that shared parts look like equal ones."""
+    out = _Pieces()
+    pickler = pickle.Pickler(out, protocol=5)
+    pickler.fast = True
+    pickler.dump(value)
+    return b"".join(out.pieces)
+
+
+class _Pieces:
+    """What a pickler writes to."""
+
+    __slots__ = ("pieces", "write")
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.write = self.pieces.append
+
+
+class Numbers(Generic[T]):
+    """Distinct values, numbered from 0 in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, int] = {}
+        self.values: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def of(self, key: Hashable, value: T) -> int:
+        """The number of the value that `key` stands for."""
+        number = self._by_key.setdefault(key, len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
+
+    def known(self, key: Hashable) -> int | None:
+        return self._by_key.get(key)

@@ -1,0 +1,24 @@
+"""Settings of the property tests, and the mutant under which a whole session may run."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "protocol",
+    deadline=None,
+    derandomize=True,
+    max_examples=200,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("protocol")
+
+MUTANT = os.environ.get("SHARDLOG_MUTANT")
+if MUTANT:
+    from shardlog.sim.mutants import MUTANTS
+
+    # Before any test module binds a name of what the mutant spoils; for the whole session, so the
+    # context is kept, lest it be left when it is collected.
+    APPLIED = MUTANTS[MUTANT].applied()
+    APPLIED.__enter__()

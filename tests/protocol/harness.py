@@ -1,0 +1,581 @@
+"""Replicas on perfect disks and coordinators on a perfect store, wired by an instant network.
+
+Everything of the protocol is real; only what a driver does is played here, as simply as it can be:
+what is performed is durable, what is sent arrives in order, unless a test cuts, holds or kills.
+The invariants are checked after every step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import combinations, count, pairwise
+from random import Random
+from typing import Any, TypeVar
+
+from shardlog.protocol.choice import Decision, decide
+from shardlog.protocol.coordination import (
+    Accepted,
+    Command,
+    Commanded,
+    CompareAndSwap,
+    CoordinatorLimits,
+    CreateShard,
+    Load,
+    Rejected,
+)
+from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.effects import (
+    Barrier,
+    Effect,
+    Erase,
+    Event,
+    Format,
+    Limits,
+    ReadFailed,
+    Received,
+    Recovered,
+    ResetLog,
+    RewriteEntry,
+    Send,
+    SendEntries,
+    SendFetched,
+    ServeRead,
+    Superblock,
+    Sync,
+    Synced,
+    Tick,
+    TrimLog,
+    TruncateLog,
+    WriteEntries,
+    WriteSuperblock,
+)
+from shardlog.protocol.entry import (
+    GENESIS_CHECKSUM,
+    Entry,
+    Header,
+    Kind,
+    Member,
+    sealed,
+    unreadable,
+)
+from shardlog.protocol.failures import Refusal
+from shardlog.protocol.history import History, epoch_at
+from shardlog.protocol.log import Mark
+from shardlog.protocol.messages import (
+    Append,
+    Appended,
+    BecomeLeader,
+    ClientRefused,
+    Create,
+    Entries,
+    Envelope,
+    Fence,
+    FenceAnswer,
+    Fetched,
+    Message,
+    ReadResult,
+    Refused,
+    Register,
+    Registered,
+)
+from shardlog.protocol.quorum import Ensemble, QuorumPolicy
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.shard import Shard
+from shardlog.protocol.states import Role
+from shardlog.sim.scheduler import Scheduler
+from shardlog.sim.seal import seal, seal_body
+from shardlog.sim.store import Store
+
+SHARD = "orders"
+OPERATOR = "op"
+CLIENT = "client"
+TICK_MS = 25
+
+M = TypeVar("M")
+
+
+def chain(
+    epochs: Iterable[int],
+    *,
+    start: int = 0,
+    parent: int = GENESIS_CHECKSUM,
+    count: int = 1,
+    kind: Kind = Kind.DATA,
+) -> list[Header]:
+    """A piece of log, one entry for each of `epochs`."""
+    headers: list[Header] = []
+    for epoch in epochs:
+        body = f"{epoch}@{start}".encode()
+        header = sealed(seal, epoch, start, count, kind, 0, 0, 0, parent, seal_body(body))
+        headers.append(header)
+        start, parent = header.end, header.checksum
+    return headers
+
+
+def entries(headers: Iterable[Header]) -> tuple[Entry, ...]:
+    """The entries that `chain` made the headers of."""
+    return tuple(Entry(each, f"{each.epoch}@{each.base}".encode()) for each in headers)
+
+
+# --- one replica -------------------------------------------------------------------------------
+
+
+class Disk:
+    """What is performed is durable.  `bad` says which entries can no longer be read."""
+
+    def __init__(self) -> None:
+        self.superblock: Superblock | None = None
+        self.entries: dict[int, Entry] = {}
+        self.bad: dict[int, Mark] = {}
+        self._reset(0, GENESIS_CHECKSUM)
+
+    def _reset(self, first: int, boundary: int) -> None:
+        self.first, self.boundary, self.ridden_commit = first, boundary, 0
+        self.entries.clear()
+        self.bad.clear()
+
+    def perform(self, effect: object) -> None:
+        if isinstance(effect, Format | Erase):
+            self._reset(0, GENESIS_CHECKSUM)
+            self.superblock = effect.superblock if isinstance(effect, Format) else None
+        elif isinstance(effect, WriteSuperblock):
+            self.superblock = effect.superblock
+        elif isinstance(effect, WriteEntries):
+            self.entries |= {entry.header.base: entry for entry in effect.entries}
+            self.ridden_commit = effect.commit
+        elif isinstance(effect, RewriteEntry):
+            self.entries[effect.entry.header.base] = effect.entry
+            self.bad.pop(effect.entry.header.base, None)
+        elif isinstance(effect, ResetLog):
+            self._reset(effect.first, effect.boundary)
+        elif isinstance(effect, TruncateLog):
+            self._keep(base for base in self.entries if base < effect.end)
+        elif isinstance(effect, TrimLog):
+            ends = {each.header.end: each.header.checksum for each in self.entries.values()}
+            self.first, self.boundary = effect.first, ends.get(effect.first, self.boundary)
+            self._keep(base for base in self.entries if base >= effect.first)
+
+    def _keep(self, bases: Iterable[int]) -> None:
+        kept = set(bases)
+        self.entries = {base: self.entries[base] for base in sorted(kept)}
+        self.bad = {base: mark for base, mark in self.bad.items() if base in kept}
+
+    def recovered(self) -> Recovered:
+        assert self.superblock
+        headers = [self.entries[base].header for base in sorted(self.entries)]
+        commit = max(self.superblock.commit, self.ridden_commit, self.first)
+        found, marks = damaged(headers, self.superblock.history, commit, self.bad)
+        end = found[-1].end if found else self.first
+        superblock = replace(self.superblock, commit=min(commit, end))
+        return Recovered(superblock, self.first, self.boundary, tuple(found), tuple(marks))
+
+
+def damaged(
+    headers: Iterable[Header], history: History, commit: int, bad: Mapping[int, Mark]
+) -> tuple[list[Header], list[tuple[int, Mark]]]:
+    """What a start finds of `headers`: a FAULT takes the header too, and at the tail the end."""
+    found: list[Header] = []
+    marks: list[tuple[int, Mark]] = []
+    hole: int | None = None
+
+    def close(end: int | None) -> None:
+        if hole is None:
+            return
+        cuts = {span.first for span in history} | ({commit} if end is None else set())
+        starts = [hole, *sorted(cut for cut in cuts if hole < cut and (not end or cut < end))]
+        for base, upto in pairwise([*starts, end or starts[-1]]):
+            found.append(unreadable(epoch_at(history, base), base, upto - base))
+            marks.append((base, Mark.FAULT))
+
+    for header in headers:
+        mark = bad.get(header.base)
+        if mark is Mark.FAULT:
+            hole = header.base if hole is None else hole
+            continue
+        close(header.base)
+        hole = None
+        found.append(header)
+        if mark is not None:
+            marks.append((header.base, mark))
+    close(None)
+    return found, marks
+
+
+def crashes(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
+    """All that a crash may leave: nothing behind a Barrier lands before all that is before it."""
+    done: list[Effect] = []
+    group: list[Effect] = []
+    for effect in [*effects, Barrier()]:
+        if isinstance(effect, Barrier):
+            for size in range(len(group) + 1):
+                yield from ([*done, *landed] for landed in combinations(group, size))
+            done, group = done + group, []
+        elif not isinstance(effect, Send | SendEntries | SendFetched | ServeRead | Sync):
+            group.append(effect)
+
+
+class Node:
+    """A replica and its disk."""
+
+    def __init__(self, name: str, limits: Limits = Limits()) -> None:
+        self.name = name
+        self.limits = limits
+        self.now_ms = 0
+        self.disk = Disk()
+        self.replica = Replica(SHARD, name, limits, seal)
+        # Every change of role, and how far the commit offset has been checked.
+        self.roles: list[tuple[Role, Role]] = []
+        self.checked = 0
+
+    @property
+    def member(self) -> Member:
+        return self.replica.member
+
+    def envelope(self, message: Message, src: Member | str = OPERATOR) -> Envelope:
+        node, incarnation = src if isinstance(src, Member) else (src, 0)
+        to = 0 if isinstance(message, Create) else self.replica.incarnation
+        return Envelope(SHARD, node, incarnation, self.name, to, message)
+
+    def step(self, event: Event) -> list[Effect]:
+        """One step of the machine; nothing is performed."""
+        before = self.replica.role, self.replica.commit, self.replica.epoch
+        effects = self.replica.step(self.now_ms, event)
+        self.roles.append((before[0], self.replica.role))
+        check_invariants(self.replica, *before)
+        return effects
+
+    def take(self, message: Message, src: Member | str = OPERATOR, draw: int = 0) -> list[Effect]:
+        """One message; what it writes is performed, but the sync is not reported yet."""
+        effects = self.step(Received(self.envelope(message, src), draw))
+        self.perform(effects)
+        return effects
+
+    def receive(
+        self, message: Message, src: Member | str = OPERATOR, draw: int = 0
+    ) -> list[Effect]:
+        """One message and all that follows, syncs included."""
+        return self.finish(self.take(message, src, draw))
+
+    def tick(self, ms: int = 0) -> list[Effect]:
+        self.now_ms += ms
+        effects = self.step(Tick())
+        self.perform(effects)
+        return self.finish(effects)
+
+    def finish(self, effects: list[Effect]) -> list[Effect]:
+        """Report the syncs among `effects`, and those that follow from it."""
+        everything = list(effects)
+        for effect in everything:
+            if isinstance(effect, Sync):
+                more = self.step(Synced(effect.token))
+                self.perform(more)
+                everything += more
+        return everything
+
+    def perform(self, effects: Iterable[object]) -> None:
+        for effect in effects:
+            self.disk.perform(effect)
+
+    def restart(self) -> None:
+        """The process dies, and comes back with what is on disk."""
+        self.checked = 0
+        if self.disk.superblock is None:
+            self.replica = Replica(SHARD, self.name, self.limits, seal)
+        else:
+            self.replica = Replica.restart(
+                SHARD, self.name, self.limits, seal, self.disk.recovered()
+            )
+
+    def answer(self) -> FenceAnswer:
+        """What it would say to a fence at its epoch; it has to be Fenced."""
+        return only(self.receive(Fence(self.replica.epoch)), FenceAnswer)
+
+    def read(self, effect: SendEntries | SendFetched | ServeRead) -> Envelope | None:
+        """The message that a driver makes of it, up to the first entry that cannot be read."""
+        found: list[Entry] = []
+        for header in effect.headers:
+            if header.base in self.disk.bad:
+                self.step(ReadFailed(header.base))
+                break
+            found.append(self.disk.entries[header.base])
+        message: Message
+        if isinstance(effect, ServeRead):
+            message, to = ReadResult(effect.nonce, tuple(found), effect.commit), Member(effect.client, 0)
+        elif isinstance(effect, SendEntries):
+            message, to = Entries(effect.epoch, tuple(found), effect.commit, effect.first), effect.to
+        else:
+            message, to = Fetched(effect.epoch, tuple(found)), effect.to
+        return Envelope(SHARD, self.name, self.replica.incarnation, *to, message)
+
+
+def check_invariants(r: Replica, role: Role, commit: int, epoch: int) -> None:
+    """What stands beside the fields of a replica, after a step from `role`, `commit`, `epoch`."""
+    assert r.sessions.applied <= r.commit <= r.log.end, "apply index ≤ commit offset ≤ log"
+    assert r.durable_end <= r.log.end
+    assert r.led <= r.epoch
+    assert (r.lead is not None) == (r.role is Role.LEADER)
+    assert set(r.log.marks) <= set(r.log.bases)
+    if r.role is not Role.NOT_MEMBER and role is not Role.NOT_MEMBER:
+        assert r.commit >= commit, "a commit offset never falls"
+        assert r.epoch >= epoch, "an epoch never falls"
+
+
+def sent(effects: Iterable[object], kind: type[M]) -> list[M]:
+    """The messages, or effects, of one type among `effects`."""
+    messages = [each.envelope.message if isinstance(each, Send) else each for each in effects]
+    return [each for each in messages if isinstance(each, kind)]
+
+
+def only(effects: Iterable[object], kind: type[M]) -> M:
+    found = sent(effects, kind)
+    assert len(found) == 1, f"{len(found)} of {kind.__name__} in {effects}"
+    return found[0]
+
+
+def refusal(effects: Iterable[object]) -> Refusal | None:
+    """The refusal among `effects`, if there is one."""
+    answers = [*sent(effects, Refused), *sent(effects, ClientRefused)]
+    assert len(answers) <= 1
+    return answers[0].refusal if answers else None
+
+
+def snapshot(state: Any) -> Any:
+    """All that a machine remembers, as nested tuples, but for the clock."""
+    if isinstance(state, dict):
+        return tuple((key, snapshot(value)) for key, value in sorted(state.items()))
+    if isinstance(state, list | tuple):
+        return tuple(snapshot(each) for each in state)
+    if type(state).__module__.startswith("shardlog") and hasattr(state, "__slots__"):
+        names = {name for kind in type(state).__mro__ for name in getattr(kind, "__slots__", ())}
+        kept = sorted(names - {"now_ms", "out"})
+        return type(state).__name__, tuple((name, snapshot(getattr(state, name))) for name in kept)
+    return state
+
+
+# --- several -----------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Nodes, coordinators and their store.  A test cuts links, holds messages, kills, and reads."""
+
+    def __init__(
+        self,
+        nodes: str = "abc",
+        operators: Iterable[str] = (),
+        limits: Limits = Limits(),
+        policy: QuorumPolicy = QuorumPolicy(),
+    ) -> None:
+        self.nodes = {name: Node(name, limits) for name in nodes}
+        self.policy = policy
+        self.coordinators = {name: self._coordinator(name) for name in operators}
+        self.scheduler = Scheduler()
+        self.store = Store(self.scheduler, Random(0), latency_us=0)
+        self.store.watchers.append(self._stored)
+        self.now_ms = 0
+        self.down: set[str] = set()
+        self.cut: set[tuple[str, str]] = set()
+        self.hold: Callable[[Envelope], bool] = lambda envelope: False
+        self.held: list[Envelope] = []
+        # All that happened, for a test to look at; `on_line` may kill whoever it likes.
+        self.replies: list[Any] = []
+        self.delivered: list[Envelope] = []
+        self.records: list[Shard] = []
+        self.lines: list[str] = []
+        self.on_line: Callable[[str], None] = lambda line: None
+        # What any replica ever called committed: base → checksum.
+        self.chain: dict[int, int] = {}
+        self._lives: Counter[str] = Counter()
+        self._draws = count(1)
+        self._numbers = count(1)
+
+    @staticmethod
+    def _coordinator(name: str) -> Coordinator:
+        return Coordinator(name, SHARD, CoordinatorLimits())
+
+    @property
+    def record(self) -> Shard:
+        assert self.store.record
+        return self.store.record
+
+    # --- as the operator and as a client ---
+
+    def create(self) -> None:
+        for name in self.nodes:
+            self.tell(name, Create())
+
+    @property
+    def ensemble(self) -> Ensemble:
+        return tuple(node.member for node in self.nodes.values())
+
+    def tell(self, name: str, message: Message, src: str = OPERATOR) -> list[Any]:
+        """Send, let everything happen, and return what comes back to people."""
+        before = len(self.replies)
+        self._send(self.nodes[name].envelope(message, src))
+        self.settle()
+        return self.replies[before:]
+
+    def fence(self, epoch: int, names: str) -> dict[Member, FenceAnswer]:
+        answers = [sent(self.tell(name, Fence(epoch)), FenceAnswer) for name in names]
+        return {each.member: each for found in answers for each in found if each.epoch == epoch}
+
+    def elect(self, epoch: int, names: str, ensemble: Ensemble | None = None) -> Node:
+        """What a coordinator does: fence `names`, decide, BecomeLeader."""
+        ensemble = ensemble or self.ensemble
+        answers = self.fence(epoch, names)
+        decision = decide(answers, (ensemble,), self.policy)
+        assert isinstance(decision, Decision), decision
+        leader, kept, sources = decision.leader, decision.kept, decision.sources
+        others = [each for each in ensemble if each in answers and each != leader]
+        followers = tuple(answers[each] for each in others)
+        message = BecomeLeader(epoch, ensemble, self.policy, kept, sources, followers)
+        self.tell(leader.node, message)
+        return self.nodes[leader.node]
+
+    def leader(self) -> Node:
+        leaders = [each for each in self.nodes.values() if each.replica.role is Role.LEADER]
+        return max(leaders, key=lambda node: node.replica.epoch)
+
+    def register(self, to: Node | None = None) -> int:
+        answers = self.tell((to or self.leader()).name, Register(next(self._numbers)), CLIENT)
+        return only(answers, Registered).session
+
+    def append(
+        self, session: int, request: int, body: bytes = b"x", to: Node | None = None
+    ) -> Appended | ClientRefused | None:
+        """The answer, or None if there is none (yet)."""
+        message = Append(session, request, 1, body, seal_body(body))
+        answers = self.tell((to or self.leader()).name, message, CLIENT)
+        return answers[-1] if answers else None
+
+    def command(self, command: Command, operator: str = OPERATOR) -> Accepted | Rejected | None:
+        before = len(self.replies)
+        self._step(operator, Commanded(next(self._numbers), command))
+        self.settle()
+        answers = [each for each in self.replies[before:] if isinstance(each, Accepted | Rejected)]
+        return answers[-1] if answers else None
+
+    def bring_up(self, names: str = "abc") -> Node:
+        """Create the shard by command, and wait for its first leader."""
+        self.run(TICK_MS)
+        operator = next(iter(self.coordinators))
+        answer = self.command(CreateShard(tuple(names), self.policy), operator)
+        assert isinstance(answer, Accepted), answer
+        self.run(500)
+        return self.leader()
+
+    # --- what a test does to it ---
+
+    def kill(self, name: str) -> None:
+        self.down.add(name)
+        self._lives[name] += 1
+
+    def revive(self, name: str) -> None:
+        self.down.discard(name)
+        if name in self.nodes:
+            self.nodes[name].restart()
+        else:
+            self.coordinators[name] = self._coordinator(name)
+
+    def wipe(self, name: str) -> None:
+        """A new volume under the old name."""
+        self.nodes[name].disk = Disk()
+        self.nodes[name].restart()
+
+    def release(self) -> None:
+        held, self.held, self.hold = self.held, [], lambda envelope: False
+        for envelope in held:
+            self._send(envelope)
+        self.settle()
+
+    def part(self, *names: str) -> None:
+        """Cut every link between these nodes."""
+        self.cut |= {(src, dst) for src in names for dst in names if src != dst}
+
+    def run(self, ms: int) -> None:
+        for _ in range(0, ms, TICK_MS):
+            self.now_ms += TICK_MS
+            for name in (*self.nodes, *self.coordinators):
+                self._step(name, Tick())
+            self.settle()
+
+    def settle(self) -> None:
+        self.scheduler.run()
+
+    # --- the driver's part ---
+
+    def _later(self, name: str) -> Callable[[Any], None]:
+        """Take an event to this life of a process."""
+        return partial(self._arrive, name, self._lives[name])
+
+    def _arrive(self, name: str, life: int, event: Any) -> None:
+        if life == self._lives[name]:
+            self._step(name, event)
+
+    def _step(self, name: str, event: Any) -> None:
+        if name in self.down:
+            return
+        if name not in self.nodes:
+            self._perform(name, self.coordinators[name].step(self.now_ms, event))
+            return
+        node = self.nodes[name]
+        node.now_ms = self.now_ms
+        self._perform(name, node.step(event))
+        if node.replica.commit != node.checked:
+            node.checked = node.replica.commit
+            self._check_chain(node.replica)
+
+    def _perform(self, name: str, effects: Iterable[object]) -> None:
+        for effect in effects:
+            if name in self.down:
+                return
+            if isinstance(effect, Send):
+                self._send(effect.envelope)
+            elif isinstance(effect, SendEntries | SendFetched | ServeRead):
+                envelope = self.nodes[name].read(effect)
+                if envelope:
+                    self._send(envelope)
+            elif isinstance(effect, Sync):
+                self.scheduler.after(0, self._later(name), Synced(effect.token))
+            elif isinstance(effect, Load):
+                self.store.load(self._later(name))
+            elif isinstance(effect, CompareAndSwap):
+                self.store.compare_and_swap(effect, self._later(name))
+            elif isinstance(effect, Accepted | Rejected):
+                self.replies.append(effect)
+            else:
+                self.nodes[name].disk.perform(effect)
+
+    def _stored(self, version: int, record: Shard) -> None:
+        self.records.append(record)
+        self._line(f"metadata: {record.phase or record.status} {record.epoch}")
+        for name in self.coordinators:
+            self.store.tell(self._later(name))
+
+    def _send(self, envelope: Envelope) -> None:
+        src, dst, message = envelope.src, envelope.dst, envelope.message
+        if (src, dst) in self.cut:
+            return
+        if self.hold(envelope):
+            self.held.append(envelope)
+            return
+        self.delivered.append(envelope)
+        if dst in self.nodes or dst in self.coordinators:
+            draw = next(self._draws) if isinstance(message, Create) else 0
+            self.scheduler.after(0, self._later(dst), Received(envelope, draw))
+        else:
+            self.replies.append(message)
+        self._line(f"{src} → {dst}: {type(message).__name__}")
+
+    def _line(self, line: str) -> None:
+        self.lines.append(line)
+        self.on_line(line)
+
+    def _check_chain(self, r: Replica) -> None:
+        """NoLogDivergence, over all that was ever committed anywhere."""
+        for header in r.log.headers:
+            if header.base < r.commit and header.base not in r.log.marks:
+                known = self.chain.setdefault(header.base, header.checksum)
+                assert known == header.checksum, f"{r.member} committed another {header.id}"

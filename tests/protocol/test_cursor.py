@@ -1,0 +1,156 @@
+"""Follow cursors over a link that loses, repeats and delays."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from protocol.harness import chain
+
+from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.entry import Member
+from shardlog.protocol.log import Log, Mark
+
+B = Member("b", 1)
+RESEND_MS = 100
+BATCH_MAX = 3
+INFLIGHT_MAX = 5
+
+
+def log_of(length):
+    log = Log()
+    for header in chain([1] * length):
+        log.append(header)
+    return log
+
+
+def announced(at=0):
+    cursor = Cursor(B, standby=False)
+    cursor.confirm(at, at, 0, RESEND_MS)
+    return cursor
+
+
+class Link:
+    """A leader's cursor, a follower's log, and what is on its way between the two."""
+
+    def __init__(self, length, held):
+        self.leader, self.follower = log_of(length), log_of(held)
+        self.cursor = announced(held)
+        self.now_ms = 0
+        self.batches, self.acks = deque(), deque()
+        self.sent = 0
+
+    def send(self):
+        while batch := self.cursor.to_send(self.leader, BATCH_MAX, INFLIGHT_MAX):
+            assert len(batch) <= BATCH_MAX
+            self.cursor.next = batch[-1].end
+            self.cursor.sent_ms = self.now_ms
+            self.sent += len(batch)
+            self.batches.append(batch)
+            self.check()
+            assert len(self.leader.between(self.cursor.at, self.cursor.next)) <= INFLIGHT_MAX
+
+    def check(self):
+        cursor = self.cursor
+        assert cursor.acked <= cursor.next <= self.leader.end
+        assert cursor.acked <= self.follower.end
+
+    def receive(self):
+        for header in self.batches.popleft() if self.batches else ():
+            if header.base == self.follower.end:
+                self.follower.append(header)
+        self.acks.append(self.follower.end)
+
+    def acknowledge(self):
+        if self.acks:
+            end = self.acks.popleft()
+            self.cursor.confirm(end, end, self.now_ms, RESEND_MS)
+            self.check()
+        self.send()
+
+    def run(self):
+        while self.cursor.acked < self.leader.end:
+            self.now_ms += RESEND_MS
+            self.receive()
+            self.acknowledge()
+
+
+@given(st.integers(0, 20), st.integers(0, 20))
+def test_N7_only_what_is_missing_is_sent_when_nothing_is_lost(length, held):
+    link = Link(length, min(held, length))
+    link.send()
+    while link.batches or link.acks:
+        link.receive()
+        link.acknowledge()
+    assert link.follower.headers == link.leader.headers
+    assert link.sent == length - min(held, length)
+
+
+LOSSES = st.lists(
+    st.sampled_from(
+        ["receive", "acknowledge", "lose batch", "lose ack", "repeat ack", "delay ack", "wait"]
+    ),
+    max_size=40,
+)
+
+
+@given(st.integers(1, 20), LOSSES)
+def test_N7_whatever_is_lost_is_sent_again(length, events):
+    link = Link(length, 0)
+    link.send()
+    for event in events:
+        if event == "receive":
+            link.receive()
+        elif event == "acknowledge":
+            link.acknowledge()
+        elif event == "lose batch" and link.batches:
+            link.batches.popleft()
+        elif event == "lose ack" and link.acks:
+            link.acks.popleft()
+        elif event == "repeat ack" and link.acks:
+            link.acks.append(link.acks[0])
+        elif event == "delay ack":
+            link.acks.rotate(-1)
+        elif event == "wait":
+            link.now_ms += RESEND_MS
+    link.run()
+    assert link.follower.headers == link.leader.headers
+
+
+def test_N5_nothing_is_sent_before_the_announcement_is_accepted():
+    cursor = Cursor(B, standby=False)
+    assert cursor.to_send(log_of(3), BATCH_MAX, INFLIGHT_MAX) == []
+
+
+def test_N5_a_new_epoch_is_announced_before_anything_else_is_sent():
+    cursor = announced()
+    cursor.unannounce(cut=2)
+    assert cursor.to_send(log_of(3), BATCH_MAX, INFLIGHT_MAX) == []
+
+
+def test_T5_nothing_is_sent_to_a_lost_disk():
+    cursor = announced()
+    cursor.lost = True
+    assert cursor.to_send(log_of(3), BATCH_MAX, INFLIGHT_MAX) == []
+
+
+def test_T3_a_bad_copy_is_not_sent_nor_what_follows_it():
+    log = log_of(3)
+    log.mark(1, Mark.CORRUPT)
+    assert [each.base for each in announced().to_send(log, 16, 64)] == [0]
+
+
+@pytest.mark.parametrize(("waited_ms", "again"), [(RESEND_MS - 1, False), (RESEND_MS, True)])
+def test_N7_what_is_in_flight_is_sent_again_only_after_a_while(waited_ms, again):
+    cursor = announced()
+    cursor.next = 3
+    cursor.confirm(1, 1, waited_ms, RESEND_MS)
+    assert (cursor.next == 1) is again
+
+
+def test_T5_the_highest_ack_is_a_promise_with_the_beat_that_it_came_after():
+    cursor = announced(3)
+    cursor.note_promise(beat=7)
+    cursor.confirm(2, 2, 0, RESEND_MS)
+    cursor.note_promise(beat=8)
+    assert (cursor.promised, cursor.promised_beat) == (3, 7)

@@ -1,0 +1,132 @@
+"""Client sessions as a fold over the log."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardlog.protocol.entry import Header, Kind, unreadable
+from shardlog.protocol.failures import ReplyForgotten, RequestGap, SessionUnknown
+from shardlog.protocol.sessions import Session, SessionTable, admit
+
+SESSIONS_MAX = 3
+REPLIES_MAX = 2
+
+
+def table(sessions_max=SESSIONS_MAX):
+    return SessionTable(sessions_max, REPLIES_MAX)
+
+
+def header(base, kind=Kind.DATA, session=0, request=0):
+    return Header(1, base, 1, kind, session, request, 0, 0, 0, base)
+
+
+def folded(headers, into=None):
+    found = into or table()
+    found.fold(headers)
+    return found
+
+
+@st.composite
+def logs(draw):
+    """Headers as a leader writes them: requests are admitted by the table at the tip."""
+    tip = table()
+    headers = [header(0, Kind.EPOCH_START)]
+    tip.fold(headers)
+    for base in range(1, draw(st.integers(1, 25))):
+        sessions = sorted(tip.sessions)
+        at = draw(st.integers(-1, len(sessions) - 1))
+        if at < 0:
+            kind = draw(st.sampled_from([Kind.REGISTER, Kind.EPOCH_START]))
+            following = header(base, kind)
+        else:
+            known = tip.sessions[sessions[at]]
+            following = header(base, Kind.DATA, known.id, known.last + 1)
+        headers.append(following)
+        tip.fold([following])
+    return headers
+
+
+@given(logs(), st.integers(0, 25))
+def test_T6_the_fold_is_the_same_in_pieces_and_after_a_restart(headers, cut):
+    whole = folded(headers)
+    early = folded(headers[:cut])
+    again = SessionTable.at(early.applied, early.at_rest(), SESSIONS_MAX, REPLIES_MAX)
+    again.fold(headers[cut:])
+    assert again.at_rest() == whole.at_rest()
+    assert again.applied == whole.applied == headers[-1].end
+
+
+@given(logs())
+def test_T6_a_retry_gets_the_offset_of_the_first_try_or_a_typed_refusal(headers):
+    found = folded(headers)
+    for each in headers:
+        if each.kind is not Kind.DATA:
+            continue
+        known = found.sessions.get(each.session)
+        answer = admit(found, each.session, each.request)
+        if known is None:
+            assert answer == SessionUnknown(each.session)
+        elif known.last - each.request < REPLIES_MAX:
+            assert answer == each.base
+        else:
+            assert answer == ReplyForgotten(known.last - REPLIES_MAX + 1)
+
+
+@given(logs())
+def test_T7_at_most_so_many_sessions_and_the_longest_unused_goes(headers):
+    used: dict[int, int] = {}
+    for each in headers:
+        if each.kind is Kind.REGISTER:
+            if len(used) == SESSIONS_MAX:
+                del used[min(used, key=lambda session: used[session])]
+            used[each.base] = each.base
+        elif each.kind is Kind.DATA and each.session in used:
+            used[each.session] = each.base
+    assert {each.id: each.used for each in folded(headers).at_rest()} == used
+
+
+@given(logs())
+def test_T7_a_replayed_register_opens_another_session(headers):
+    found = folded(headers)
+    gone = {each.base for each in headers if each.kind is Kind.REGISTER} - set(found.sessions)
+    found.fold([header(headers[-1].end, Kind.REGISTER)])
+    assert headers[-1].end in found.sessions
+    assert not gone & set(found.sessions)
+
+
+def test_T7_an_evicted_session_is_told_so():
+    found = folded([header(1, Kind.REGISTER), header(2, Kind.REGISTER)], table(sessions_max=1))
+    assert admit(found, 1, 1) == SessionUnknown(1)
+    assert admit(found, 2, 1) is None
+
+
+def test_T7_what_an_evicted_session_wrote_does_not_revive_it():
+    late = header(3, Kind.DATA, 1, 1)
+    found = folded(
+        [header(1, Kind.REGISTER), header(2, Kind.REGISTER), late], table(sessions_max=1)
+    )
+    assert set(found.sessions) == {2}
+
+
+def test_T6_requests_come_one_by_one():
+    found = folded([header(1, Kind.REGISTER), header(2, Kind.DATA, 1, 1)])
+    assert admit(found, 1, 2) is None
+    assert admit(found, 1, 3) == RequestGap(2)
+
+
+def test_T6_the_last_replies_are_kept():
+    requests = [header(base, Kind.DATA, 1, base - 1) for base in range(2, 6)]
+    found = folded([header(1, Kind.REGISTER), *requests])
+    assert found.at_rest() == (Session(1, 4, (4, 5), 5),)
+
+
+def test_O9_the_fold_stops_before_what_cannot_be_read():
+    found = folded([header(0, Kind.REGISTER), unreadable(1, 1, 1), header(2, Kind.REGISTER)])
+    assert found.applied == 1
+    assert set(found.sessions) == {0}
+
+
+def test_a_copy_is_independent():
+    found = folded([header(1, Kind.REGISTER)])
+    copy = found.copy()
+    copy.fold([header(2, Kind.REGISTER)])
+    assert set(found.sessions) == {1}

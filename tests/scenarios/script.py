@@ -1,0 +1,412 @@
+"""Scenario files: a header, then commands with what was recorded below each.
+
+`play(text)` performs the commands of a file and returns the file as it should read.  Everything but
+the recorded output, that is header, comments, blank lines and commands, is kept as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+from scenarios.narration import Words, member, shard_words
+
+from shardlog.protocol.coordination import (
+    AbortChange,
+    Command,
+    Commanded,
+    Contract,
+    CoordinatorLimits,
+    CreateShard,
+    Expand,
+    Promote,
+    Swap,
+    TrimShard,
+)
+from shardlog.protocol.effects import Limits, Tick
+from shardlog.protocol.history import written
+from shardlog.protocol.log import Log
+from shardlog.protocol.quorum import QuorumPolicy
+from shardlog.protocol.states import Role
+from shardlog.sim.checkers import all_checkers
+from shardlog.sim.mutants import MUTANTS
+from shardlog.sim.stage import TICK_MS, Link, Stage, StageClient, StageNode
+
+EVERYWHERE = (Link("*", "*"),)
+BRIEF = re.compile(
+    r"writes v\d+|takes the lead|steps down|losing|commits|waits:|refuses:|too late|^checker|dies$"
+)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A file, taken apart.  `mutants` are the rules that are taken away while it plays."""
+
+    title: str
+    ids: str
+    mutants: tuple[str, ...]
+    limits: dict[str, int]
+    lines: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Scenario":
+        lines = text.splitlines()
+        fields_found = {}
+        for line in lines:
+            if line.startswith((">", "#")):
+                break
+            found = re.fullmatch(r"(ids|mutant|limits): (.+)", line)
+            if found:
+                fields_found[found[1]] = found[2]
+        limits = dict(re.findall(r"(\w+)=(\d+)", fields_found.get("limits", "")))
+        return cls(
+            lines[0],
+            fields_found["ids"],
+            tuple(fields_found.get("mutant", "").split()),
+            {name: int(value) for name, value in limits.items()},
+            tuple(lines),
+        )
+
+    @contextmanager
+    def rules(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for name in self.mutants:
+                stack.enter_context(MUTANTS[name].applied())
+            yield
+
+
+@dataclass(frozen=True)
+class Played:
+    """The transcript as it should read, and the checkers' verdicts."""
+
+    text: str
+    verdicts: tuple[str, ...]
+
+
+def play(text: str) -> Played:
+    scenario = Scenario.parse(text)
+    director = Director(scenario.limits)
+    out: list[str] = []
+    recorded = False
+    with scenario.rules():
+        for number, line in enumerate(scenario.lines, 1):
+            if line.startswith("> "):
+                try:
+                    told = director.perform(line[2:])
+                except (ValueError, KeyError, IndexError) as error:
+                    raise ValueError(f"line {number}: {line}: {error!r}") from error
+                out += [line, *told]
+                recorded = True
+            elif not line or line.startswith("#"):
+                out.append(line)
+                recorded = False
+            elif not recorded:
+                out.append(line)
+        verdicts = (*director.earlier_verdicts, *director.judge())
+    return Played("\n".join(out) + "\n", verdicts)
+
+
+Bounds = TypeVar("Bounds", Limits, CoordinatorLimits)
+
+
+def limited(defaults: Bounds, chosen: dict[str, int]) -> Bounds:
+    known = {field.name for field in fields(defaults)}
+    return replace(defaults, **{name: value for name, value in chosen.items() if name in known})
+
+
+class Director:
+    """Turns a command line into calls on the stage."""
+
+    def __init__(self, limits: dict[str, int]) -> None:
+        self.limits = limits
+        self.earlier_verdicts: list[str] = []
+        self.set_up()
+
+    def set_up(self) -> None:
+        """An empty stage."""
+        self.words = Words()
+        self.stage = Stage(
+            self.words,
+            all_checkers(),
+            limited(Limits(), self.limits),
+            limited(CoordinatorLimits(), self.limits),
+        )
+        self.commands = 0
+
+    def new_stage(self) -> None:
+        """Another story in the same file."""
+        self.earlier_verdicts += self.judge()
+        self.set_up()
+
+    def perform(self, line: str) -> list[str]:
+        for pattern, method in COMMANDS:
+            found = re.fullmatch(pattern, line.strip())
+            if found:
+                told = method(self, *found.groups(default=""))
+                return [*self.words.take(), *(told or ())]
+        raise ValueError("no such command")
+
+    # --- bringing up -------------------------------------------------------------------------------
+
+    def create(self, nodes: str, replication: str, fencing: str) -> None:
+        """Up to the first election's fences, which stay in flight."""
+        for name in nodes.split():
+            self.stage.node(name)
+        quorum = QuorumPolicy(
+            int(replication) if replication else None, int(fencing) if fencing else None
+        )
+        self._command("op1", CreateShard(tuple(nodes.split()), quorum))
+        self.stage.deliver(EVERYWHERE)
+        if self.stage.version:
+            self._advance(TICK_MS)
+
+    def start(self, nodes: str, replication: str, fencing: str, clients: str) -> list[str]:
+        """A shard that works, with clients that have sessions: told only by its state."""
+        self.create(nodes, replication, fencing)
+        self._run(500)
+        for client in (clients or "c1").split():
+            if self.stage.record and self.stage.record.leader:
+                self.stage.client(client).register(self.stage.record.leader.node)
+            self._run(500)
+        self.words.take()
+        replicas = [node.replica for node in self.stage.nodes.values()]
+        leader = next((each for each in replicas if each.lead), None)
+        if leader is None or any(each.log.headers != leader.log.headers for each in replicas):
+            return self.status()
+        log = self.words.log(leader.log, leader.commit)
+        return [f"{leader.node} leads epoch {leader.epoch}; all hold {log}"]
+
+    def _command(self, operator: str, command: Command) -> None:
+        self.commands += 1
+        self.stage.operator(operator).step(Commanded(self.commands, command))
+        self.stage.settle()
+
+    def _advance(self, ms: int) -> None:
+        self.stage.tick(ms)
+
+    def _run(self, ms: int) -> None:
+        for _ in range(ms // TICK_MS):
+            self.stage.tick(TICK_MS)
+            self.stage.deliver(EVERYWHERE)
+
+    # --- time and messages -------------------------------------------------------------------------
+
+    def tick(self, ms: str) -> None:
+        self._advance(int(ms))
+
+    def run(self, ms: str, briefly: str) -> None:
+        self.words.terse = True
+        self._run(int(ms))
+        self.words.terse = False
+        self._shorten(briefly)
+
+    def deliver(self, links: str, kind: str, briefly: str) -> list[str]:
+        count = self.stage.deliver(self._links(links), kind)
+        self._shorten(briefly)
+        return [] if count else ["nothing"]
+
+    def _shorten(self, briefly: str) -> None:
+        """Keep only who writes the metadata, who leads, what is lost, and what checkers find."""
+        if briefly:
+            self.words.lines = [line for line in self.words.lines if BRIEF.search(line)]
+
+    def drop(self, links: str, kind: str) -> list[str]:
+        lost = self.stage.drop(self._links(links), kind)
+        return self._list(lost)
+
+    def flying(self) -> list[str]:
+        return self._list(self.stage.flights)
+
+    def _list(self, envelopes: list) -> list[str]:  # type: ignore[type-arg]
+        shown = Words()
+        shown.texts = self.words.texts
+        for envelope in envelopes:
+            shown.on_deliver(envelope, "")
+        return shown.take() or ["nothing"]
+
+    def hold(self, links: str) -> None:
+        self.stage.held += self._links(links)
+
+    def release(self, links: str) -> None:
+        gone = self._links(links) if links else tuple(self.stage.held)
+        self.stage.held = [link for link in self.stage.held if link not in gone]
+
+    def cut(self, links: str) -> None:
+        self.stage.cuts += self._links(links)
+        self.stage.drop(self._links(links))
+
+    def mend(self, links: str) -> None:
+        gone = self._links(links) if links else tuple(self.stage.cuts)
+        self.stage.cuts = [link for link in self.stage.cuts if link not in gone]
+
+    def _links(self, text: str) -> tuple[Link, ...]:
+        """`A->B`, both ways `A<->B`, several with blanks between; nothing means all."""
+        links: list[Link] = []
+        for part in text.split():
+            src, both, dst = re.fullmatch(r"(\w+|\*)(<?)->(\w+|\*)", part).groups()  # type: ignore[union-attr]
+            links.append(Link(src, dst))
+            if both:
+                links.append(Link(dst, src))
+        return tuple(links) or EVERYWHERE
+
+    # --- people and clients ------------------------------------------------------------------------
+
+    def elect(self, operator: str, preferred: str) -> None:
+        self.stage.operator(operator).elect(preferred or None)
+        self.stage.settle()
+
+    def swap(self, old: str, new: str, operator: str) -> None:
+        self.stage.node(new)
+        self._command(operator or "op1", Swap(old, new))
+
+    def expand(self, new: str, operator: str) -> None:
+        self.stage.node(new)
+        self._command(operator or "op1", Expand(new))
+
+    def contract(self, old: str, operator: str) -> None:
+        self._command(operator or "op1", Contract(old))
+
+    def promote(self, node: str, operator: str) -> None:
+        self._command(operator or "op1", Promote(node))
+
+    def trim(self, first: str, operator: str) -> None:
+        self._command(operator or "op1", TrimShard(int(first)))
+
+    def abort(self, operator: str) -> None:
+        self._command(operator or "op1", AbortChange())
+
+    def append(self, text: str, node: str, client: str) -> None:
+        self.words.name(text)
+        if text in self._client(client).requests:
+            raise ValueError("appended before: retry it")
+        self._client(client).append(text, node)
+
+    def retry(self, text: str, node: str, client: str) -> None:
+        self._client(client).requests[text]
+        self._client(client).append(text, node)
+
+    def register(self, client: str, node: str) -> None:
+        self.stage.client(client).register(node)
+
+    def read(self, start: str, node: str, client: str) -> None:
+        self._client(client).read(int(start), node)
+
+    def _client(self, name: str) -> StageClient:
+        return self.stage.client(name or "c1")
+
+    # --- faults ------------------------------------------------------------------------------------
+
+    def crash(self, names: str, kind: str) -> None:
+        for name in names.split():
+            if kind:
+                self.stage.actor(name)
+                self.stage.doom(name, kind)
+            else:
+                self.stage.crash(name)
+        if not kind:
+            self.words.take()
+
+    def restart(self, names: str) -> None:
+        for name in names.split():
+            self.stage.restart(name)
+
+    def corrupt(self, node: str, offset: str) -> None:
+        self.stage.damage(node, int(offset), header_too=False)
+
+    def fault(self, node: str, offset: str) -> None:
+        self.stage.damage(node, int(offset), header_too=True)
+
+    def wipe(self, node: str) -> None:
+        """The process dies, its volume is replaced by an empty one, and it comes back."""
+        self.stage.crash(node)
+        self.stage.wipe(node)
+        self.words.take()
+        self.stage.restart(node)
+
+    # --- looking -----------------------------------------------------------------------------------
+
+    def status(self) -> list[str]:
+        """A table of the nodes; what stands in the metadata; what operators wait for."""
+        rows = [("", "role", "epoch", "commit", "log", "history")]
+        rows += [self._row(node) for node in self.stage.nodes.values()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        lines += self.metadata()
+        for operator in self.stage.operators.values():
+            election = operator.coordinator.election
+            if operator.up and election and election.waiting:
+                lines.append(f"{operator.name} waits: {election.waiting}")
+        return lines
+
+    def _row(self, node: StageNode) -> tuple[str, ...]:
+        replica = node.replica
+        role = replica.role.lower() if node.up else "down"
+        if replica.role is Role.NOT_MEMBER:
+            return node.name, "no replica" if node.up else "down", "", "", "", ""
+        if replica.syncing:
+            role += ", syncing"
+        log = replica.log
+        return (
+            member(replica.member),
+            role,
+            str(replica.epoch),
+            str(replica.commit),
+            self.words.log(log, replica.commit),
+            written(replica.history),
+        )
+
+    def metadata(self) -> list[str]:
+        record = self.stage.record
+        return [f"metadata v{self.stage.version}: {shard_words(record)}"] if record else []
+
+    def check(self) -> list[str]:
+        return [f"checker: {verdict}" for verdict in self.judge()] or ["checker: holds"]
+
+    def judge(self) -> list[str]:
+        """Whatever the checkers found so far, and what clients saw as a whole."""
+        self.stage.watch("on_end")
+        self.words.take()
+        return self.stage.verdicts
+
+
+NODES = r"([A-Z]\w*(?: [A-Z]\w*)*)(?: replication (\d+) fencing (\d+))?"
+LINK = r"(?:\w+|\*)<?->(?:\w+|\*)"
+LINKS = f"({LINK}(?: {LINK})*)"
+BY = r"(?: by (\w+))?"
+
+COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
+    (f"create {NODES}", Director.create),
+    (f"start {NODES}(?: with ((?:\\w+ ?)+))?", Director.start),
+    (r"elect (\w+)(?: preferring (\w+))?", Director.elect),
+    (f"deliver(?: {LINKS})?(?: ([A-Z]\\w+))?( briefly)?", Director.deliver),
+    (f"drop(?: {LINKS})?(?: ([A-Z]\\w+))?", Director.drop),
+    (f"hold {LINKS}", Director.hold),
+    (f"release(?: {LINKS})?", Director.release),
+    (f"cut {LINKS}", Director.cut),
+    (f"mend(?: {LINKS})?", Director.mend),
+    (r"in flight", Director.flying),
+    (r"tick (\d+)", Director.tick),
+    (r"run (\d+)( briefly)?", Director.run),
+    (f"append (\\w+) at (\\w+){BY}", Director.append),
+    (f"retry (\\w+) at (\\w+){BY}", Director.retry),
+    (r"register (\w+) at (\w+)", Director.register),
+    (f"read from (\\d+) at (\\w+){BY}", Director.read),
+    (f"swap (\\w+) for (\\w+){BY}", Director.swap),
+    (f"expand (\\w+){BY}", Director.expand),
+    (f"contract (\\w+){BY}", Director.contract),
+    (f"promote (\\w+){BY}", Director.promote),
+    (f"trim (\\d+){BY}", Director.trim),
+    (f"abort{BY}", Director.abort),
+    (r"crash ((?:\w+ ?)+?)(?: after (\w+))?", Director.crash),
+    (r"restart ((?:\w+ ?)+)", Director.restart),
+    (r"corrupt (\w+) \(\d+,(\d+)\)", Director.corrupt),
+    (r"fault (\w+) \(\d+,(\d+)\)", Director.fault),
+    (r"wipe (\w+)", Director.wipe),
+    (r"new stage", Director.new_stage),
+    (r"status", Director.status),
+    (r"check", Director.check),
+)
