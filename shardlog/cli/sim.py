@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import rich_click as click
 
+from shardlog.cli.sim_demo import demo
+from shardlog.cli.sim_mutants import mutants
 from shardlog.cli.sim_run import replay, run
 
 
@@ -17,3 +19,5 @@ def sim() -> None:
 
 sim.add_command(run)
 sim.add_command(replay)
+sim.add_command(mutants)
+sim.add_command(demo)

@@ -12,7 +12,7 @@ not cover the latter (docs/decisions/0003-prepare-needs-a-commit-of-the-tenure.m
 
 from __future__ import annotations
 
-from shardlog.protocol import leading
+from shardlog.protocol import coverage, leading
 from shardlog.protocol.effects import Barrier
 from shardlog.protocol.failures import Illegal, NotReady, Refusal, StaleEpoch, StandbyLagging
 from shardlog.protocol.history import extended
@@ -29,7 +29,6 @@ from shardlog.protocol.messages import (
     Reconfiguration,
     WritesPaused,
 )
-from shardlog.protocol.quorum import replicated_end
 from shardlog.protocol.replica_state import ReplicaState
 
 
@@ -37,7 +36,7 @@ def prepare(r: ReplicaState, envelope: Envelope, message: Prepare) -> None:
     lead = r.lead
     if lead and lead.change == message.change and r.epoch == message.epoch:
         if lead.opened == r.epoch:
-            r.answer(envelope, Prepared(r.epoch, cover(r, lead)))
+            r.answer(envelope, Prepared(r.epoch, coverage.cover(r, lead)))
         return
     refusal = refusal_to_prepare(r, message)
     if refusal or lead is None:
@@ -92,21 +91,6 @@ def raise_epoch(r: ReplicaState, lead: Leadership, epoch: int, operator: str) ->
     r.persist()
     r.emit(Barrier())
     leading.open_epoch(r, lead, operator)
-
-
-def cover(r: ReplicaState, lead: Leadership) -> bool:
-    """Whether COMMIT may be written; once said, it is binding."""
-    if lead.change and not lead.covered:
-        lead.covered = is_covered(r, lead, lead.change)
-    return lead.covered
-
-
-def is_covered(r: ReplicaState, lead: Leadership, change: Reconfiguration) -> bool:
-    """Everything committed is durable on a replication quorum of the final ensemble (rule 8)."""
-    after = change.after
-    ends = lead.counted(r.member, r.acked_end())
-    quorum = lead.policy.of(len(after)).replication
-    return replicated_end(quorum, (ends.get(member, 0) for member in after)) >= r.commit
 
 
 def commit(r: ReplicaState, envelope: Envelope, message: Commit) -> None:

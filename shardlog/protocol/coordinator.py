@@ -82,6 +82,7 @@ class Coordinator(CoordinatorState):
             return
         if polling:
             tending.tend_followers(self, record)
+        reconfiguring.drive_hand_over(self, record)
         if record.change:
             reconfiguring.drive_change(self, record)
         elif record.joining:
@@ -147,6 +148,7 @@ class Coordinator(CoordinatorState):
         elif before.change != shard.change or before.joining != shard.joining:
             self.changed_ms = self.now_ms
             self.sent_ms = -1
+            self.created.clear()
             if before.joining is None:
                 self.snapshot, self.installed = None, False
 

@@ -69,13 +69,14 @@ class CoordinatorState:
         "name",
         "now_ms",
         "out",
-        "paused",
+        "paused_ms",
         "polled_ms",
         "record",
         "seen",
         "sent_ms",
         "shard",
         "snapshot",
+        "target",
         "version",
         "writing",
     )
@@ -105,7 +106,9 @@ class CoordinatorState:
         self.lost: dict[Member, int] = {}
         self.snapshot: Snapshot | None = None
         self.installed = False
-        self.paused = -1
+        # A hand-over under way: to whom, and since when writes are paused.
+        self.target: Member | None = None
+        self.paused_ms = -1
         self.bad_reports = 0
         self.healthy_ms = self.now_ms
         self.changed_ms = self.now_ms

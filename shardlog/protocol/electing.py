@@ -74,7 +74,17 @@ def owns(c: CoordinatorState, record: Shard) -> bool:
     return c.election is not None and c.election.epoch == record.epoch
 
 
+def _awaits_preferred(c: CoordinatorState, record: Shard, election: Election) -> bool:
+    """A hand-over gives its target a moment to answer, but not for ever (rule 11)."""
+    wanted = [member for member in record.final_ensemble if member.node == record.preferred]
+    late = c.now_ms - election.started_ms >= c.limits.resend_ms
+    return bool(wanted) and wanted[0] not in election.answers and not late
+
+
 def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
+    if _awaits_preferred(c, record, election):
+        election.waiting = f"{record.preferred} is to lead and has not answered"
+        return
     decision = choice.decide(
         election.answers,
         record.ensembles,

@@ -92,13 +92,14 @@ def fenced(r: ReplicaState, promise: Promise) -> None:
         r.send(promise.to, r.fence_answer())
 
 
-def status(r: ReplicaState, envelope: Envelope, _: StatusRequest) -> None:
+def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
     """Followers tell when they last heard the leader; only the coordinator judges (rule 20)."""
     lead = r.lead
     fresh_since = r.now_ms - r.limits.quorum_silence_ms
     r.answer(
         envelope,
         StatusReport(
+            message.epoch,
             r.member,
             r.role,
             r.epoch,

@@ -259,9 +259,10 @@ def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> No
     snapshot = message.snapshot
     if message.epoch < r.epoch:
         r.refuse(envelope, StaleEpoch(r.epoch))
-    elif r.role is not Role.FENCED:
+    elif r.role is Role.LEADER:
         r.refuse(envelope, WrongRole(r.role, r.epoch))
-    elif r.syncing is None and r.log.end:
+    elif r.role in FOLLOWING or (r.syncing is None and r.log.end):
+        # It has what it needs to follow; a leader will see to the rest.
         r.answer(envelope, SnapshotInstalled(message.epoch, r.log.end))
     elif not snapshot.end:
         r.answer(envelope, SnapshotInstalled(message.epoch, 0))

@@ -8,7 +8,7 @@ one epoch-start entry is written at once, so that older entries can commit on an
 
 from __future__ import annotations
 
-from shardlog.protocol import answering, following
+from shardlog.protocol import answering, coverage, following
 from shardlog.protocol.commit import committed_end
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import (
@@ -144,7 +144,7 @@ def opened(r: ReplicaState, promise: Promise) -> None:
     elif lead.change is None:
         r.send(promise.to, Aborted(r.epoch))
     else:
-        r.send(promise.to, Prepared(r.epoch, lead.covered))
+        r.send(promise.to, Prepared(r.epoch, coverage.cover(r, lead)))
     for cursor in lead.cursors.values():
         announce_to(r, lead, cursor)
     advance(r, lead)

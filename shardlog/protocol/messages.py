@@ -301,8 +301,12 @@ class Destroyed(Message):
 
 @dataclass(frozen=True, slots=True)
 class StatusReport(Message):
-    """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never."""
+    """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never.
 
+    `asked` echoes the epoch of the request, so that a late report is known as such.
+    """
+
+    asked: int
     member: Member
     role: str
     epoch: int

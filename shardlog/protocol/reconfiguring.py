@@ -8,7 +8,9 @@ next coordinator goes on from whatever it finds.
 
 from __future__ import annotations
 
-from shardlog.protocol import electing
+from dataclasses import replace
+
+from shardlog.protocol import electing, tending
 from shardlog.protocol.coordination import (
     AbortChange,
     Command,
@@ -73,7 +75,7 @@ def _create(c: CoordinatorState, record: Shard | None, command: CreateShard) -> 
     elif quorum is None or len(set(command.nodes)) != size:
         c.reject("an ensemble is one or more different nodes")
     elif None not in chosen and not is_safe(size, *(each or 0 for each in chosen)):
-        c.reject(f"replication + fencing must exceed {size}, and neither may")
+        c.reject(f"replication + fencing must be more than {size}, each at most {size}")
     else:
         members = tuple(Member(node, 0) for node in command.nodes)
         c.write(Shard(c.shard, Status.CREATING, 0, None, members, command.quorum))
@@ -127,11 +129,9 @@ def removes_leader(record: Shard, old: Member | None) -> bool:
 def _promote(c: CoordinatorState, record: Shard, target: Member | None, name: str) -> None:
     if target is None:
         c.reject(f"{name} is not a member")
-    elif target == record.leader:
-        c.accept()
-    elif not hand_over(c, record, target):
-        return
     else:
+        if target != record.leader:
+            hand_over(c, record, target)
         c.accept()
 
 
@@ -198,7 +198,7 @@ def abort(c: CoordinatorState, record: Shard) -> None:
     """PREPARE only: back to the old ensemble in a new epoch; `tending` tells the leader."""
     joining = electing.resumed(record)
     if joining:
-        joining = Joining(joining.operation, joining.old, joining.node, joining.incarnation, True)
+        joining = replace(joining, cancelled=True)
     c.write(changed(record, epoch=record.epoch + 1, change=None, phase=None, joining=joining))
 
 
@@ -210,10 +210,17 @@ def drive_joining(c: CoordinatorState, record: Shard) -> None:
     joining = record.joining
     if joining is None or record.change or record.leader is None:
         return
-    if joining.cancelled or c.now_ms - c.changed_ms >= c.limits.join_timeout_ms:
+    if joining.cancelled:
+        if _leader_knows(c, record):
+            cancel(c, record, joining)
+    elif c.now_ms - c.changed_ms >= c.limits.join_timeout_ms:
         cancel(c, record, joining)
     elif not joining.incarnation:
         _name(c, record, joining)
+    elif c.lost.get(joining.member, 0) >= tending.LOST_REPORTS_MIN:
+        # Its replica is gone before it ever counted: make another.
+        c.lost.pop(joining.member)
+        c.write(changed(record, joining=replace(joining, incarnation=0)))
     elif _caught_up(c, record, joining.member):
         _promote_standby(c, record, joining)
     elif c.due_again():
@@ -225,14 +232,19 @@ def drive_joining(c: CoordinatorState, record: Shard) -> None:
             c.send(joining.member, InstallSnapshot(record.epoch, c.snapshot))
 
 
+def _leader_knows(c: CoordinatorState, record: Shard) -> bool:
+    """Whether the leader has followed the record to its epoch: an abort, say."""
+    leader = c.seen.get(record.leader) if record.leader else None
+    return leader is not None and leader.report.epoch == record.epoch
+
+
 def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     told = c.created.get(joining.node)
     if told is not None and joining.old == (joining.node, told):
         # It was a false alarm: the replica is still there.
         c.write(changed(record, joining=None))
     elif told is not None:
-        named = Joining(joining.operation, joining.old, joining.node, told)
-        c.write(changed(record, joining=named))
+        c.write(changed(record, joining=replace(joining, incarnation=told)))
     elif c.due_again():
         c.send(Member(joining.node, 0), Create())
 
@@ -245,7 +257,7 @@ def _caught_up(c: CoordinatorState, record: Shard, member: Member) -> bool:
 
 def cursor_of(c: CoordinatorState, record: Shard, member: Member) -> CursorStatus | None:
     leader = c.seen.get(record.leader) if record.leader else None
-    if leader is None or leader.report.epoch != record.epoch:
+    if leader is None or not _leader_knows(c, record):
         return None
     return next((each for each in leader.report.cursors if each.member == member), None)
 
@@ -289,21 +301,31 @@ def cancel(c: CoordinatorState, record: Shard, joining: Joining) -> None:
 # --- hand-over -----------------------------------------------------------------------------------
 
 
-def hand_over(c: CoordinatorState, record: Shard, target: Member) -> bool:
+def hand_over(c: CoordinatorState, record: Shard, target: Member) -> None:
     """Pause writes until the target holds everything, then elect with a preference (rule 11)."""
-    if record.leader is None:
-        return False
-    if c.paused < 0 or c.now_ms - c.paused > c.limits.pause_ms:
-        c.paused = c.now_ms
-    c.send(record.leader, PauseWrites(record.epoch, target))
-    return True
+    if c.target != target:
+        c.target, c.paused_ms = target, c.now_ms
+        ask_to_pause(c, record, target)
+
+
+def ask_to_pause(c: CoordinatorState, record: Shard, target: Member) -> None:
+    if record.leader:
+        c.send(record.leader, PauseWrites(record.epoch, target))
+
+
+def drive_hand_over(c: CoordinatorState, record: Shard) -> None:
+    """Asked again for a while; then the leader goes on as if nothing had been asked."""
+    if c.target is None:
+        return
+    if c.now_ms - c.paused_ms >= c.limits.pause_ms:
+        c.target = None
+    elif c.due_again():
+        ask_to_pause(c, record, c.target)
 
 
 def paused(c: CoordinatorState, record: Shard, message: WritesPaused) -> None:
     """The target holds everything: elect it."""
     if message.epoch != record.epoch or record.status is not Status.STEADY or c.writing:
         return
-    if message.caught_up and record.change is None:
+    if message.caught_up and message.target == c.target and record.change is None:
         electing.start(c, record, preferred=message.target.node)
-    elif c.paused >= 0 and c.now_ms - c.paused < c.limits.pause_ms and record.leader:
-        c.send(record.leader, PauseWrites(record.epoch, message.target))

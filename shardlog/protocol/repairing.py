@@ -68,7 +68,7 @@ def tick(r: ReplicaState) -> None:
         return
     if r.lead is not None:
         _lead_whole(r)
-    elif r.role is Role.FENCED and r.syncing is not None:
+    elif r.role is Role.FENCED and r.syncing is not None and r.log.end < r.syncing.end:
         _ask(r, r.syncing.source, r.log.end, r.syncing.end)
     elif r.role in following.FOLLOWING and r.log.marks and r.leader:
         bad = next(r.log.bad())

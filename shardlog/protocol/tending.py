@@ -71,10 +71,12 @@ def poll(c: CoordinatorState, record: Shard) -> None:
 
 
 def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
-    c.seen[report.member] = Seen(report, c.now_ms)
     c.lost.pop(report.member, None)
     if report.epoch > record.epoch:
         overtaken(c, record, report.epoch)
+    if report.asked != record.epoch:
+        return
+    c.seen[report.member] = Seen(report, c.now_ms)
     if record.status is not Status.STEADY or report.member != record.leader:
         return
     if report.role == "LEADER" or report.epoch < record.epoch:
@@ -103,8 +105,15 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
             if member.node == envelope.src and member.incarnation != refusal.incarnation:
                 c.gone.add(member)
         for member in record.ensemble:
-            if member.node == envelope.src and member.incarnation != refusal.incarnation:
-                c.lost[member] = c.lost.get(member, 0) + 1
+            _count_lost(c, member, envelope, refusal)
+        if record.joining and record.joining.incarnation:
+            _count_lost(c, record.joining.member, envelope, refusal)
+
+
+def _count_lost(c: CoordinatorState, member: Member, envelope: Envelope, no: NoReplica) -> None:
+    """A late refusal may speak of an earlier replica, so one alone proves nothing."""
+    if member.node == envelope.src and member.incarnation != no.incarnation:
+        c.lost[member] = c.lost.get(member, 0) + 1
 
 
 def destroyed(c: CoordinatorState, record: Shard, envelope: Envelope, message: Destroyed) -> None:
@@ -162,7 +171,6 @@ def tend_lost(c: CoordinatorState, record: Shard) -> bool:
     for member in lost_members(c, record):
         if member != record.leader and len(record.ensemble) > 1:
             again = Joining(Operation.SWAP, member, member.node, 0)
-            c.created.pop(member.node, None)
             c.write(changed(record, joining=again))
             return True
     return False

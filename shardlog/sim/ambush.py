@@ -33,13 +33,19 @@ class Ambush:
         if not chance or not self.world.adversary.active or self.random.random() >= chance:
             return
         if record.status is Status.ELECTION:
-            self._muffle(record)
+            self.random.choice((self._muffle, self._hush))(record)
         elif record.phase is not None:
             self._strike_change(record)
-        elif record.status is Status.STEADY and (before is None or before.epoch != record.epoch):
+        elif record.status is not Status.STEADY or record.leader is None:
+            return
+        elif before is not None and before.change is not None:
+            self._kill_soon(record.leader)
+        elif record.joining is not None:
+            self._starve(record, record.leader, record.joining.old)
+        elif self.random.random() < 0.3:
+            self._strand(record.leader)
+        else:
             self._isolate(record.leader)
-        elif record.status is Status.STEADY:
-            self.random.choice((self._isolate, self._kill_soon))(record.leader)
 
     def _tell(self, text: str) -> None:
         self.world.statistics.faults += 1
@@ -65,12 +71,46 @@ class Ambush:
         ]
         self._cut(links, self.random.randint(100_000, 1_500_000))
 
-    def _isolate(self, leader: Member | None) -> None:
+    def _hush(self, record: Shard) -> None:
+        """No node hears another for a while: whoever is elected begins alone."""
+        names = [member.node for member in record.fencing_ensemble]
+        links = [(one, other) for one in names for other in names if one != other]
+        self._tell(f"nobody hears another in epoch {record.epoch}")
+        self._cut(links, self.random.randint(20_000, 600_000))
+        if self.random.random() < 0.5:
+            self._muffle(record)
+
+    def _strand(self, leader: Member) -> None:
+        """The leader loses everyone but its clients, and does not know it."""
+        ends = [*self.world.node_names, *self.world.operator_names]
+        links = [
+            link
+            for end in ends
+            if end != leader.node
+            for link in ((leader.node, end), (end, leader.node))
+        ]
+        self._tell(f"{leader.node} stranded")
+        self._cut(links, self.random.randint(500_000, 3_000_000))
+
+    def _starve(self, record: Shard, leader: Member, old: Member | None) -> None:
+        """While a new node catches up, the members that stay fall behind the one that leaves."""
+        quorum = record.quorum.of(len(record.ensemble))
+        staying = [member for member in record.ensemble if member not in (leader, old)]
+        starved = staying[: quorum.size - quorum.replication]
+        self._tell(f"{' '.join(member.node for member in starved) or 'nobody'} starved")
+        links = [
+            link
+            for member in starved
+            for link in ((leader.node, member.node), (member.node, leader.node))
+        ]
+        self._cut(links, self.random.randint(500_000, 4_000_000))
+
+    def _isolate(self, leader: Member, but: Member | None = None) -> None:
         """The leader keeps one follower, or none, and dies a little later."""
-        if leader is None:
-            return
         others = [name for name in self.world.node_names if name != leader.node]
         kept = self.random.sample(others, min(len(others), self.random.choice((0, 0, 1))))
+        if but is not None:
+            kept = [but.node]
         self._tell(f"{leader.node} alone with {kept or 'nobody'}")
         links = [
             link
@@ -82,9 +122,7 @@ class Ambush:
         if self.random.random() < 0.8:
             self._kill_soon(leader)
 
-    def _kill_soon(self, leader: Member | None) -> None:
-        if leader is None:
-            return
+    def _kill_soon(self, leader: Member) -> None:
         node = self.world.nodes[leader.node]
         delay_us = int(self.random.expovariate(1.0) * self.random.choice((5, 50, 200)) * 1000)
         self._tell(f"{leader.node} dies in {delay_us // 1000} ms")
@@ -99,11 +137,14 @@ class Ambush:
 
     def _strike_change(self, record: Shard) -> None:
         """Between the phases: the leader, or whoever drives the change, or some links."""
-        shape = self.random.choice(("leader", "leader", "operators", "isolate", "both"))
+        shape = self.random.choice(("leader", "operators", "isolate", "isolate", "both"))
+        leader, change = record.leader, record.change
+        if leader is None or change is None:
+            return
         if shape in ("leader", "both"):
-            self._kill_soon(record.leader)
+            self._kill_soon(leader)
         if shape == "isolate":
-            self._isolate(record.leader)
+            self._isolate(leader, but=change.old)
         if shape in ("operators", "both"):
             for operator in self.world.operators.values():
                 operator.doom = self.random.randint(0, 3)

@@ -65,8 +65,8 @@ class ChainChecker(Observer):
                     "NoLogDivergence", f"{node} cuts to {effect.end} below its commit offset"
                 )
         lead = replica.lead
-        if lead is not None and lead.serving and (node, lead.tenure_first) not in self.led:
-            self.led.add((node, lead.tenure_first))
+        if lead is not None and lead.serving and (node, replica.epoch) not in self.led:
+            self.led.add((node, replica.epoch))
             self._check_leader(node, replica)
         if replica.sessions.applied > replica.commit:
             raise SafetyFailure("ApplyIndex", f"{node} applied beyond its commit offset")

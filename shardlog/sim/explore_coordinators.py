@@ -12,7 +12,6 @@ depend on.  `Polled` is a status request and its answer in one, and `Learn` the 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -31,7 +30,7 @@ from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.messages import Envelope, FenceAnswer, StatusRequest
 from shardlog.protocol.shard import Shard
 from shardlog.sim.explore_replicas import NOW_MS, SHARD
-from shardlog.sim.explore_values import canonical, written
+from shardlog.sim.explore_values import AS_IT_IS, canonical, key
 
 LIMITS = CoordinatorLimits()
 
@@ -68,18 +67,19 @@ CoordinatorInput = CoordinatorEvent | Suspect | Learn | Polled
 class Driven:
     """What one step did.  `stores` are all that it wrote, in order."""
 
-    after: bytes
+    after: Coordinator
     store: Store
     stores: tuple[Store, ...]
     sent: tuple[Envelope, ...]
 
 
-def load(state: bytes) -> Coordinator:
-    coordinator: Coordinator = pickle.loads(state)
-    return coordinator
+def copied(coordinator: Coordinator) -> Coordinator:
+    """One to step: those that are remembered are never changed."""
+    copy: Coordinator = canonical(coordinator, AS_IT_IS)
+    return copy
 
 
-def settled(c: Coordinator) -> bytes:
+def settled(c: Coordinator) -> Coordinator:
     """The canonical form.  Everything is due again at once; what was seen has been judged."""
     c.now_ms = 0
     c.healthy_ms = c.changed_ms = NOW_MS
@@ -92,17 +92,18 @@ def settled(c: Coordinator) -> bytes:
         c.election.sent_ms = -1
         c.election.started_ms = NOW_MS
         c.election.waiting = ""
-    return written(canonical(c))
+    ordered: Coordinator = canonical(c)
+    return ordered
 
 
-def started(name: str, store: Store) -> bytes:
+def started(name: str, store: Store) -> Coordinator:
     """A coordinator that has just come up and read the record."""
     c = Coordinator(name, SHARD, LIMITS)
     c.step(NOW_MS, Loaded(store.version, store.record))
     return settled(c)
 
 
-def steps(state: bytes, store: Store, event: CoordinatorInput) -> list[Driven]:
+def steps(state: Coordinator, store: Store, event: CoordinatorInput) -> list[Driven]:
     """What the coordinator may do now: more than one thing only where names would decide.
 
     Where several replicas would make equally good leaders the machine takes the first by name,
@@ -110,30 +111,29 @@ def steps(state: bytes, store: Store, event: CoordinatorInput) -> list[Driven]:
     only so are nodes interchangeable.
     """
     first = _step(state, store, event, None)
-    found = {first.after: first}
-    before = load(state)
+    found = {key(first.after): first}
     choosing = isinstance(event, Received) and isinstance(event.envelope.message, FenceAnswer)
-    if choosing and before.record is not None and first.after != state:
-        for member in before.record.final_ensemble:
+    if choosing and state.record is not None:
+        for member in state.record.final_ensemble:
             other = _step(state, store, event, member.node)
-            found.setdefault(other.after, other)
+            found.setdefault(key(other.after), other)
     return list(found.values())
 
 
-def crashes(state: bytes, store: Store, event: CoordinatorInput) -> list[Driven]:
+def crashes(state: Coordinator, store: Store, event: CoordinatorInput) -> list[Driven]:
     """The coordinator dies after each of its writes but the last, and another life begins.
 
     After the last write, and between steps, is a crash of its own.
     """
-    name = load(state).name
+    name = state.name
     driven = _step(state, store, event, None)
     return [Driven(started(name, each), each, (each,), ()) for each in driven.stores[:-1]]
 
 
 def _step(
-    state: bytes, store: Store, event: CoordinatorInput, preferred: str | None
+    state: Coordinator, store: Store, event: CoordinatorInput, preferred: str | None
 ) -> Driven:
-    c = load(state)
+    c = copied(state)
     if preferred is not None and c.record is not None:
         c.record = replace(c.record, preferred=preferred)
     sent: list[Envelope] = []
@@ -177,4 +177,4 @@ def _inputs(
 
 
 def _unpreferred(record: Shard) -> Shard:
-    return replace(canonical(record), preferred=None)
+    return replace(record, preferred=None)

@@ -1,28 +1,35 @@
-"""Messages in flight: which stay, which go, and which can no longer matter.
+"""Messages in flight: which stay, which go, and which need not wait.
 
 Nothing is ever lost on purpose.  A message that is not delivered is as good as lost, so a state
-with more messages in flight can do whatever one with fewer can: that is why a delivery without any
-effect is not a transition at all, and why a message may stay in flight after it was delivered.
-
-Requests stay, because their senders repeat them until they are answered; so every repetition and
-every duplicate is explored without a clock.  Answers are delivered once, unless told otherwise.
+with more messages in flight can do whatever one with fewer can.  That is why a delivery without
+any effect is not a transition at all, and why requests may stay in flight after they were
+delivered: their senders repeat them until they are answered, so every repetition and every
+duplicate is explored without a clock.
 
 A message is *dead* if delivering it can have no effect, now or ever.  Epochs only rise, also
-through a crash, since within the explorer everything a step promised is durable when it ends; so
-a message that its receiver's epoch has passed stays dead.  What is left of it is the refusal that
-tells an old leader of the higher epoch; that one is an action of its own in `explore_world`.
+through a crash, since everything that a step promised is durable when it ends; so a message that
+its receiver's epoch has passed stays dead.  All that is left of it is the refusal that makes an
+old leader step down.  An old leader that does not know can do all that one that knows can, and
+more, so that refusal is explored in worlds that are `Reduction.NONE` only.
+
+A message is *urgent* if delivering it at once loses nothing, because the state after it can do
+whatever the state before it could, and owes more.  Each case is argued where it stands.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import IntEnum
 from typing import NamedTuple
 
 from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import DivergenceMismatch, NoReplica, OffsetGap
 from shardlog.protocol.messages import (
     Aborted,
     Ack,
     AddFollower,
+    Announce,
     BecameLeader,
     BecomeLeader,
     Committed,
@@ -47,6 +54,34 @@ from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Phase, Status
 from shardlog.protocol.states import Role
 
+
+class Reduction(IntEnum):
+    """How much a world leaves out that makes no difference to it."""
+
+    NONE = 0
+    """Only what is dead beyond doubt."""
+    CHANGES = 1
+    """Followers learn no commit offset: it decides nothing, and what they would call committed is
+    checked all the same.  Refusals are not heeded; what they repeat is in flight anyway."""
+    ELECTIONS = 2
+    """Besides, acknowledgements are urgent."""
+
+
+class Fate(IntEnum):
+    WAITS = 0
+    DEAD = 1
+    URGENT = 2
+
+
+class Flight(NamedTuple):
+    """A message, numbered by the world, and what is needed to deliver it."""
+
+    envelope: Envelope
+    end: int
+    """The position of its receiver in a state."""
+    once: bool
+
+
 ONCE: frozenset[type[Message]] = frozenset(
     {
         Fence,
@@ -66,34 +101,69 @@ UNHEARD = frozenset({Aborted, FollowerAdded})
 """No coordinator has a rule for these."""
 
 
-class Flight(NamedTuple):
-    """A message, numbered by the world, and what is needed to deliver it."""
+def stripped(envelope: Envelope, reduction: Reduction) -> Envelope:
+    """Without the commit offset that rides along, where followers do not learn it."""
+    message = envelope.message
+    if reduction and isinstance(message, Entries | Announce):
+        return replace(envelope, message=replace(message, commit=0))
+    return envelope
 
-    envelope: Envelope
-    end: int
-    """The position of its receiver in a state."""
-    once: bool
+
+# --- to replicas -------------------------------------------------------------------------------
 
 
-def dead_for_replica(envelope: Envelope, replica: Replica) -> bool:
-    """Whether this message can never again have an effect on its receiver."""
+def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction) -> Fate:
     message = envelope.message
     if isinstance(message, Create):
-        return False
+        return Fate.WAITS
     if envelope.dst_incarnation != replica.incarnation:
-        return not isinstance(message, Destroy)
+        return Fate.WAITS if isinstance(message, Destroy) else Fate.DEAD
     if isinstance(message, Destroy | Fetch):
-        return False
+        return Fate.WAITS
     if isinstance(message, Refused):
-        return not isinstance(message.refusal, OffsetGap | DivergenceMismatch)
+        heeded = DivergenceMismatch if reduction else (OffsetGap, DivergenceMismatch)
+        return Fate.WAITS if isinstance(message.refusal, heeded) else Fate.DEAD
     epoch: int = getattr(message, "epoch")  # noqa: B009 - every other message has one
     if isinstance(message, FenceAnswer | Ack | Progress):
-        return replica.lead is None or epoch != replica.epoch
+        return _fate_at_leader(message, envelope, replica, reduction)
     if epoch < replica.epoch:
-        return True
-    if isinstance(message, BecomeLeader):
-        return replica.led >= epoch
-    return isinstance(message, Entries) and _absorbed(message, replica)
+        return Fate.DEAD
+    if isinstance(message, BecomeLeader) and replica.led >= epoch:
+        return Fate.DEAD
+    if isinstance(message, Entries) and _absorbed(message, replica):
+        return Fate.DEAD
+    if isinstance(message, AddFollower) and reduction and _adds(message, replica):
+        return Fate.URGENT
+    return Fate.WAITS
+
+
+def _fate_at_leader(
+    message: FenceAnswer | Ack | Progress,
+    envelope: Envelope,
+    replica: Replica,
+    reduction: Reduction,
+) -> Fate:
+    """An answer to a leader is worth nothing once it leads that epoch no more.
+
+    An acknowledgement that has been counted could only matter again if the follower were added
+    anew within the epoch, and then it would repeat what the follower will say itself.
+
+    Among elections alone an acknowledgement is urgent.  It makes the leader call committed what a
+    quorum holds already.  Nothing else that a leader does depends on its commit offset, unless a
+    reconfiguration asks for it; so a leader that knows can do what one that does not know can, and
+    everybody has to keep what it called committed.
+    """
+    lead = replica.lead
+    if lead is None or message.epoch != replica.epoch:
+        return Fate.DEAD
+    if not reduction or not isinstance(message, Ack):
+        return Fate.WAITS
+    cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
+    if cursor is not None and cursor.announced:
+        floor = replica.commit if reduction is Reduction.ELECTIONS else 0
+        if max(cursor.acked, floor) >= message.end and cursor.at >= message.at:
+            return Fate.DEAD
+    return Fate.URGENT if reduction is Reduction.ELECTIONS else Fate.WAITS
 
 
 def _absorbed(message: Entries, replica: Replica) -> bool:
@@ -108,28 +178,70 @@ def _absorbed(message: Entries, replica: Replica) -> bool:
     return end <= replica.log.end and min(message.commit, replica.log.end) <= replica.commit
 
 
-def dead_for_coordinator(envelope: Envelope, c: Coordinator) -> bool:
+def _adds(message: AddFollower, replica: Replica) -> bool:
+    """A follower that the leader does not know yet: it will be announced to, or not be reached."""
+    lead = replica.lead
+    return (
+        lead is not None
+        and message.epoch == replica.epoch
+        and message.answer.member not in lead.cursors
+    )
+
+
+# --- to coordinators ---------------------------------------------------------------------------
+
+
+def fate_at_coordinator(
+    envelope: Envelope, c: Coordinator, reduction: Reduction, alone: bool
+) -> Fate:
     message = envelope.message
     record = c.record
     if record is None or type(message) in UNHEARD:
-        return True
-    if isinstance(message, Refused):
-        return not isinstance(message.refusal, NoReplica) or all(
-            each.node != envelope.src for each in record.removed
-        )
+        return Fate.DEAD
+    if isinstance(message, Refused | Created | Destroyed):
+        return Fate.WAITS if _concerns(envelope, c) else Fate.DEAD
+    epoch: int = getattr(message, "epoch")  # noqa: B009
+    if epoch != record.epoch:
+        return Fate.DEAD if epoch < record.epoch else Fate.WAITS
+    if isinstance(message, FenceAnswer):
+        return Fate.URGENT if reduction and _late(c) else Fate.WAITS
+    if isinstance(message, BecameLeader):
+        return _fate_of_became(c, reduction, alone)
+    if isinstance(message, Prepared):
+        due = message.covered and record.phase is Phase.PREPARE
+        return Fate.WAITS if due else Fate.DEAD
+    if isinstance(message, Committed):
+        return Fate.WAITS if record.phase is Phase.COMMIT else Fate.DEAD
+    return Fate.WAITS
+
+
+def _concerns(envelope: Envelope, c: Coordinator) -> bool:
+    """Messages without an epoch: about replicas that come or go."""
+    message, record = envelope.message, c.record
+    assert record is not None
     if isinstance(message, Created):
         joining = record.joining
-        return joining is None or joining.node != envelope.src or bool(joining.incarnation)
+        return joining is not None and joining.node == envelope.src and not joining.incarnation
     if isinstance(message, Destroyed):
-        return (envelope.src, message.incarnation) not in record.removed
-    epoch: int = getattr(message, "epoch")  # noqa: B009
-    if epoch < record.epoch:
-        return True
-    same = epoch == record.epoch
-    if isinstance(message, BecameLeader):
-        return same and record.status is Status.STEADY
-    if isinstance(message, Prepared):
-        return not message.covered or (same and record.phase is not Phase.PREPARE)
-    if isinstance(message, Committed):
-        return same and record.phase is None
-    return False
+        return (envelope.src, message.incarnation) in record.removed
+    assert isinstance(message, Refused)
+    gone = any(each.node == envelope.src for each in record.removed)
+    return isinstance(message.refusal, NoReplica) and gone
+
+
+def _late(c: Coordinator) -> bool:
+    """The leader has been chosen: an answer only lets the coordinator add one follower more."""
+    assert c.record is not None
+    return c.record.status is Status.STEADY or bool(c.election and c.election.asked)
+
+
+def _fate_of_became(c: Coordinator, reduction: Reduction, alone: bool) -> Fate:
+    """A coordinator that is alone and has no change to complete only gains by knowing it: it can
+    still start over, as before, and a command becomes possible."""
+    record = c.record
+    assert record is not None
+    if record.status is not Status.ELECTION:
+        return Fate.DEAD
+    if reduction and alone and record.change is None:
+        return Fate.URGENT
+    return Fate.WAITS

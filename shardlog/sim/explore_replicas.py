@@ -12,7 +12,6 @@ in `explore_world`, or does not happen.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -51,14 +50,15 @@ from shardlog.protocol.messages import (
 )
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.states import Role
-from shardlog.sim.explore_values import canonical, written
+from shardlog.sim.explore_messages import Reduction
+from shardlog.sim.explore_values import AS_IT_IS, canonical
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.seal import seal
 
 NOW_MS = 1000
 SHARD = "s"
 
-LIMITS = Limits(repair_tries_max=2)
+LIMITS = Limits(repair_tries_max=2, batch_entries_max=1)
 
 
 class Image(NamedTuple):
@@ -78,7 +78,7 @@ EMPTY_IMAGE = Image(None, 0, GENESIS_CHECKSUM, (), 0)
 class Taken:
     """What one step did: the replica after it, what it sent, and what it wrote, in order."""
 
-    after: bytes
+    after: Replica
     sent: tuple[Envelope, ...]
     disk: tuple[Effect, ...]
 
@@ -87,19 +87,24 @@ class Taken:
 class Crashed:
     """A crash within a step: `witness` is the replica as it died, `after` as it came back."""
 
-    witness: bytes
-    after: bytes
+    witness: Replica
+    after: Replica
     image: Image
     sent: tuple[Envelope, ...]
 
 
-def load(state: bytes) -> Replica:
-    replica: Replica = pickle.loads(state)
-    return replica
+def copied(replica: Replica) -> Replica:
+    """One to step: those that are remembered are never changed."""
+    copy: Replica = canonical(replica, AS_IT_IS)
+    return copy
 
 
-def settled(replica: Replica) -> bytes:
-    """The canonical form, without what can make no difference while time stands still."""
+def settled(replica: Replica, reduction: Reduction) -> Replica:
+    """The canonical form, without what can make no difference.
+
+    While time stands still no moment does.  Where a follower stands is read only to bound what is
+    in flight, and for reports; what it acknowledged, below the commit offset, only for coverage.
+    """
     replica.now_ms = 0
     replica.heard_ms = replica.fetched_ms = -1
     if not replica.promises and not replica.rewrites:
@@ -112,17 +117,21 @@ def settled(replica: Replica) -> bytes:
         for cursor in lead.cursors.values():
             cursor.sent_ms = NOW_MS
             cursor.heard_ms = 0
+            if reduction is Reduction.ELECTIONS:
+                cursor.at = cursor.next
+                if cursor.acked <= replica.commit:
+                    cursor.acked = 0
             if not lead.beat:
-                cursor.promised = 0  # read only when an ack echoes a heartbeat
-    return written(canonical(replica))
+                cursor.promised = 0  # compared only with acks that echo a heartbeat
+    return copied(replica)
 
 
 # --- whole steps -------------------------------------------------------------------------------
 
 
-def step(state: bytes, event: Event) -> Taken:
+def step(state: Replica, event: Event, reduction: Reduction) -> Taken:
     """One event, and the syncs that it asks for."""
-    replica = load(state)
+    replica = copied(state)
     sent: list[Envelope] = []
     disk: list[Effect] = []
     for effects in _phases(replica, event):
@@ -132,7 +141,7 @@ def step(state: bytes, event: Event) -> Taken:
                 sent.append(envelope)
             elif not isinstance(effect, Sync | ServeRead):
                 disk.append(effect)
-    return Taken(settled(replica), tuple(sent), tuple(disk))
+    return Taken(settled(replica, reduction), tuple(sent), tuple(disk))
 
 
 def _phases(replica: Replica, event: Event) -> Iterator[list[Effect]]:
@@ -193,10 +202,10 @@ def _perform(image: Image, effect: Effect) -> Image:
     return EMPTY_IMAGE if isinstance(effect, Erase) else image
 
 
-def restarted(node: str, image: Image) -> tuple[bytes, Image]:
+def restarted(node: str, image: Image, reduction: Reduction) -> tuple[Replica, Image]:
     """The replica that comes up from `image`, and the image as its start has mended it."""
     if image.superblock is None:
-        return settled(Replica(SHARD, node, LIMITS, seal)), EMPTY_IMAGE
+        return settled(Replica(SHARD, node, LIMITS, seal), reduction), EMPTY_IMAGE
     headers: list[Header] = []
     end, parent = image.first, image.boundary
     for header in sorted(image.headers, key=lambda each: each.base):
@@ -210,35 +219,33 @@ def restarted(node: str, image: Image) -> tuple[bytes, Image]:
     recovered = Recovered(
         replace(image.superblock, commit=commit), image.first, image.boundary, tuple(headers), ()
     )
-    mended = image._replace(headers=tuple(headers), ridden_commit=0)
-    return settled(Replica.restart(SHARD, node, LIMITS, seal, recovered)), mended._replace(
-        superblock=recovered.superblock
+    mended = image._replace(
+        superblock=recovered.superblock, headers=tuple(headers), ridden_commit=0
     )
+    return settled(Replica.restart(SHARD, node, LIMITS, seal, recovered), reduction), mended
 
 
 # --- crashes within a step ---------------------------------------------------------------------
 
 
-def crashes(state: bytes, image: Image, event: Event) -> list[Crashed]:
+def crashes(state: Replica, image: Image, event: Event, reduction: Reduction) -> list[Crashed]:
     """Every way in which the replica can crash during this step, or right after it.
 
     Of two crashes that leave the same disk the one that had sent more stands for both, because
     whatever was sent may also never arrive.
     """
-    replica = load(state)
-    node, before = replica.node, replica
-    epoch, floor = replica.epoch, min(replica.durable_end, replica.log.end)
+    before, replica = state, copied(state)
+    floor = min(before.durable_end, before.log.end)
     found: dict[Image, Crashed] = {}
     sent: list[Envelope] = []
-    replica = load(state)
     for effects in _phases(replica, event):
         unsynced: list[Effect] = []
-        witness = settled(load(written(replica)))
+        witness = settled(copied(replica), reduction)
         for effect in (*effects, None):
             for left in _outcomes(image, unsynced):
                 known = found.get(left)
                 if known is None or len(sent) >= len(known.sent):
-                    after, mended = restarted(node, left)
+                    after, mended = restarted(before.node, left, reduction)
                     found[left] = Crashed(witness, after, mended, tuple(sent))
             if effect is None:
                 break
@@ -252,7 +259,7 @@ def crashes(state: bytes, image: Image, event: Event) -> list[Crashed]:
         image = performed(image, unsynced)
     for crash in found.values():
         if before.role is not Role.NOT_MEMBER:
-            _check_promises(before.member, epoch, floor, crash)
+            _check_promises(before.member, before.epoch, floor, crash)
     return list(found.values())
 
 
@@ -281,7 +288,7 @@ def _landed(image: Image, stretch: Sequence[Effect]) -> Iterator[Image]:
 
 def _check_promises(member: Member, epoch: int, floor: int, crash: Crashed) -> None:
     """Promises survive: what was durable before, and what this step had sent, is still there."""
-    after = load(crash.after)
+    after = crash.after
     if after.incarnation != member.incarnation:
         return
     ends = [floor]

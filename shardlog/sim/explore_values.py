@@ -1,17 +1,18 @@
 """Machine states as values: canonical, renamed, and numbered.
 
 The explorer compares whole states, so two machines that can never behave differently have to be
-equal, byte by byte.  `canonical` copies any value of the protocol with its dictionaries in the
-order of their keys and its ensembles in the order of their names, because neither order decides
-anything but the order of sends, and the explorer delivers messages in every order anyway.  The
-same walk replaces names, which is all that symmetry reduction needs.
+equal.  `canonical` copies any value of the protocol with its dictionaries in the order of their
+keys and its ensembles in the order of their names, because neither order decides anything but the
+order of sends, and the explorer delivers messages in every order anyway.  The same walk replaces
+names, which is all that symmetry reduction needs.
 
-`Numbers` gives each distinct value a small number, so that a world state is a tuple of integers.
+A machine is kept as an object that nobody changes, found by its `key`; whoever wants to step it
+takes a copy.  Frozen parts are shared between copies.  `Numbers` gives each distinct value a small
+number, so that a world state is a tuple of integers.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -24,10 +25,13 @@ Names = Mapping[str, str]
 Copy = Callable[[Any, Names], Any]
 T = TypeVar("T")
 
-NO_NAMES: Names = {}
+AS_IT_IS: Names = {}
+"""Copy what may change, and share what is frozen."""
+IN_ORDER: Names = {"": ""}
+"""Rename nothing, but bring the inside of frozen values in order too."""
 
 
-def canonical(value: Any, names: Names = NO_NAMES) -> Any:
+def canonical(value: Any, names: Names = IN_ORDER) -> Any:
     """A copy of `value` in canonical order, with every node and coordinator renamed."""
     kind = type(value)
     copy = _COPIES.get(kind)
@@ -58,16 +62,16 @@ def _string(value: str, names: Names) -> str:
 
 
 def _named_tuple(value: Any, names: Names) -> Any:
-    return type(value)(*(canonical(each, names) for each in value))
+    return type(value)(*[canonical(each, names) for each in value]) if names else value
 
 
 def _tuple(value: tuple[Any, ...], names: Names) -> tuple[Any, ...]:
-    if not value:
+    if not value or not names:
         return value
     copied = [canonical(each, names) for each in value]
-    if type(copied[-1]) is Member:
+    if type(copied[0]) is Member and type(copied[-1]) is Member:
         copied.sort()
-    elif type(copied[-1]) is FenceAnswer:
+    elif type(copied[0]) is FenceAnswer:
         copied.sort(key=_by_member)
     return tuple(copied)
 
@@ -91,23 +95,23 @@ def _first(item: tuple[Any, Any]) -> Any:
 
 
 def _set(value: set[Any], names: Names) -> set[Any]:
-    """Filled in sorted order, so that equal sets are also equal when they are written out."""
-    return set(sorted(canonical(each, names) for each in value))
+    return {canonical(each, names) for each in value}
 
 
 def _dataclass_copy(kind: type) -> Copy:
+    """All dataclasses of the protocol are frozen."""
     parts = tuple(each.name for each in fields(kind))
-    if not parts:
-        return _same
 
     def copy(value: Any, names: Names) -> Any:
+        if not names:
+            return value
         return kind(*[canonical(getattr(value, part), names) for part in parts])
 
-    return copy
+    return copy if parts else _same
 
 
 def _slots_copy(kind: type) -> Copy:
-    parts = tuple(part for each in kind.__mro__ for part in getattr(each, "__slots__", ()))
+    parts = slots_of(kind)
 
     def copy(value: Any, names: Names) -> Any:
         made = object.__new__(kind)
@@ -116,6 +120,10 @@ def _slots_copy(kind: type) -> Copy:
         return made
 
     return copy
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    return tuple(part for each in kind.__mro__ for part in getattr(each, "__slots__", ()))
 
 
 _COPIES: dict[type, Copy] = {
@@ -131,23 +139,32 @@ _COPIES: dict[type, Copy] = {
 }
 
 
-def written(value: Any) -> bytes:
-    """A canonical value as bytes; without a memo, so that shared parts look like equal ones."""
-    out = _Pieces()
-    pickler = pickle.Pickler(out, protocol=5)
-    pickler.fast = True
-    pickler.dump(value)
-    return b"".join(out.pieces)
+def key(value: Any) -> Hashable:
+    """What a canonical value is told apart by."""
+    kind = type(value)
+    make = _KEYS.get(kind)
+    if make is None:
+        make = _KEYS[kind] = _key_for(kind)
+    return make(value)
 
 
-class _Pieces:
-    """What a pickler writes to."""
+def _key_for(kind: type) -> Callable[[Any], Hashable]:
+    if is_dataclass(kind) or issubclass(kind, tuple | Enum) or not hasattr(kind, "__slots__"):
+        return _itself
+    parts = slots_of(kind)
+    return lambda value: tuple([key(getattr(value, part)) for part in parts])
 
-    __slots__ = ("pieces", "write")
 
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.write = self.pieces.append
+def _itself(value: Any) -> Hashable:
+    found: Hashable = value
+    return found
+
+
+_KEYS: dict[type, Callable[[Any], Hashable]] = {
+    list: lambda value: tuple([key(each) for each in value]),
+    dict: lambda value: tuple([(each, key(value[each])) for each in value]),
+    set: frozenset,
+}
 
 
 class Numbers(Generic[T]):
@@ -166,6 +183,3 @@ class Numbers(Generic[T]):
         if number == len(self.values):
             self.values.append(value)
         return number
-
-    def known(self, key: Hashable) -> int | None:
-        return self._by_key.get(key)

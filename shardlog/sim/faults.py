@@ -19,6 +19,7 @@ from shardlog.protocol.coordination import (
     Swap,
     TrimShard,
 )
+from shardlog.protocol.history import OPEN_END
 from shardlog.sim.slot import Part
 
 if TYPE_CHECKING:
@@ -216,10 +217,12 @@ class Adversary:
             return
         node, base = found
         slot = node.disk.stable[base]
-        end = max(slot.entry.header.end, base + 1)
+        shape = self.random.choice(("body", "body", "header", "both"))
+        # With both copies gone nobody can tell how far the damage reaches.
+        known = shape == "body" and slot.header is Part.OK
+        end = slot.entry.header.end if known else OPEN_END
         if slot.header is Part.ABSENT or not self.world.atlas.may_hurt(node, base, end):
             return
-        shape = self.random.choice(("body", "body", "header", "both"))
         self._tell(f"rot {shape} {node.name} {base}")
         self.world.statistics.disk_faults += 1
         if shape != "header":
@@ -234,12 +237,13 @@ class Adversary:
             return
         node, base = found
         atlas = self.world.atlas
-        end = node.disk.stable[base].entry.header.end
+        slot = node.disk.stable[base]
+        end = slot.entry.header.end if slot.header is Part.OK else OPEN_END
         # The entry that will be lost is the next one; nobody else may be hurt from there on.
         tail = node.replica.log.end
         if not node.up or node.disk.misdirecting is not None:
             return
-        if atlas.may_hurt(node, base, end) and atlas.may_hurt(node, tail, 1 << 62):
+        if atlas.may_hurt(node, base, end) and atlas.may_hurt(node, tail, OPEN_END):
             self._tell(f"misdirect {node.name} onto {base}")
             self.world.statistics.disk_faults += 1
             node.disk.misdirect_next_write(base)

@@ -153,18 +153,33 @@ def _unreachable(world: World, record: Shard, up: list[Member]) -> str | None:
     for base, checksum in atlas.chain.items():
         if base >= trimmed and not any(disk.holds(base, checksum) for disk in disks.values()):
             return f"no good copy of the committed entry at {base}"
-    for disk in disks.values():
-        for base, slot in disk.stable.items():
-            if base < atlas.commit or slot.body is Part.OK or slot.blank:
-                continue
-            checksum = slot.entry.header.checksum
-            if any(other.holds(base, checksum) for other in disks.values()):
-                continue
-            nacks = {m for m, other in disks.items() if _never_had(other, base, checksum)}
-            for ensemble in record.ensembles:
-                if not reached(record.quorum.of(len(ensemble)).nack, ensemble, nacks):
-                    return f"the entry at {base} is damaged, and too few never had it"
+    doubted = {
+        (base, slot.entry.header.checksum)
+        for disk in disks.values()
+        for base, slot in disk.stable.items()
+        if base >= atlas.commit and slot.body is not Part.OK and not slot.blank
+    }
+    if any(_open_tail(disk) for disk in disks.values()):
+        # Something unknown may stand behind all that can be read.
+        doubted.add((max(_known_end(disk) for disk in disks.values()), 0))
+    for base, checksum in sorted(doubted):
+        if any(disk.holds(base, checksum) for disk in disks.values()):
+            continue
+        nacks = {m for m, disk in disks.items() if _never_had(disk, base, checksum)}
+        for ensemble in record.ensembles:
+            if not reached(record.quorum.of(len(ensemble)).nack, ensemble, nacks):
+                return f"something may stand at {base}, and too few never had it"
     return None
+
+
+def _open_tail(disk: ModelDisk) -> bool:
+    last = disk.stable.get(max(disk.stable, default=0))
+    return last is not None and not last.known and not last.blank
+
+
+def _known_end(disk: ModelDisk) -> int:
+    ends = (slot.entry.header.end for slot in disk.stable.values() if slot.known)
+    return max(ends, default=disk.first)
 
 
 def _never_had(disk: ModelDisk, base: int, checksum: int) -> bool:

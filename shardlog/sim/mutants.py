@@ -19,6 +19,7 @@ from shardlog.protocol import (
     changing,
     choice,
     commit,
+    coverage,
     electing,
     fencing,
     following,
@@ -46,11 +47,15 @@ from shardlog.sim.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`ids` are the lines of the checklists that the rule belongs to."""
+    """`ids` are the lines of the checklists that the rule belongs to.
+
+    `seed` is one that caught it: tried first, and replaceable by any other that does.
+    """
 
     name: str
     summary: str
     ids: tuple[str, ...]
+    seed: int
     patches: tuple[tuple[object, str, Any], ...]
 
     @contextmanager
@@ -65,7 +70,7 @@ def _always(value: object) -> Callable[..., object]:
     return lambda *_, **__: value
 
 
-# --- wrong rules -----------------------------------------------------------------------------------
+# --- wrong rules -------------------------------------------------------------------------------
 
 
 def _oxia_divergence(mine: History, mine_end: int, theirs: History, theirs_end: int) -> int:
@@ -189,12 +194,14 @@ MUTANTS = _kinds(
         "commit_any_epoch",
         "entries of older epochs are counted by themselves",
         ("O3",),
+        77,
         ((commit, "of_current_epoch", _always(True)),),
     ),
     Mutant(
         "oxia_truncation",
         "the Oxia seed's truncation rule in place of the divergence of histories",
         ("N4",),
+        6,
         (
             (leading, "divergence", _oxia_divergence),
             (following, "divergence", _oxia_divergence),
@@ -204,84 +211,98 @@ MUTANTS = _kinds(
         "longest_log_leads",
         "the longest log wins an election, whatever its last entry's epoch",
         ("N3",),
+        6,
         ((choice, "rank", _longest),),
     ),
     Mutant(
         "fence_not_persisted",
         "a fence is answered before the promise is on disk",
         ("N9",),
+        2,
         ((fencing, "persist_promise", _always(None)),),
     ),
     Mutant(
         "ack_before_sync",
         "entries are acknowledged, and counted, before they are synced",
         ("N9", "T1"),
+        15,
         ((ReplicaState, "acked_end", _log_end),),
     ),
     Mutant(
         "nack_quorum_ignored",
         "an entry without a valid copy is cut at once",
         ("T2",),
+        17,
         ((choice, "nacked", _always(True)),),
     ),
     Mutant(
         "corrupt_is_absent",
         "a damaged entry counts as one that was never there",
         ("T2",),
+        17,
         ((choice.Possible, "never_had", _corrupt_is_absent),),
     ),
     Mutant(
         "wiped_disk_votes",
         "an emptied volume under an old name goes on as that member",
         ("T5",),
+        5,
         ((fencing, "is_addressed", _anyone_addressed),),
     ),
     Mutant(
         "old_ensemble_fenced",
         "an election in COMMIT fences the old ensemble only",
         ("O4",),
+        37,
         ((Shard, "ensembles", property(_one_ensemble)),),
     ),
     Mutant(
         "union_fenced",
         "an election in COMMIT is content with one quorum of the union",
         ("O4",),
+        35,
         ((choice, "fenced_enough", _quorum_of_the_union),),
     ),
     Mutant(
         "commit_uncovered",
         "COMMIT is written without coverage",
         ("O5",),
-        ((changing, "is_covered", _always(True)),),
+        1,
+        ((coverage, "is_covered", _always(True)),),
     ),
     Mutant(
         "leaving_node_counts",
         "the leaving node's acks count in PREPARE",
         ("O5",),
+        1,
         ((Leadership, "counted", _leaving_counts),),
     ),
     Mutant(
         "old_ensemble_commits",
         "between covered and Commit the old ensemble alone commits",
         ("O4",),
+        1,
         ((Leadership, "deciding_ensembles", _old_ensemble_decides),),
     ),
     Mutant(
         "prepare_before_commit",
         "a change is prepared before anything of the tenure is committed",
         ("O5",),
+        1,
         ((changing, "tenure_committed", _always(True)),),
     ),
     Mutant(
         "blind_writes",
         "metadata is written without a compare",
         ("O7",),
+        6,
         ((Store, "accepts", _always(True)),),
     ),
     Mutant(
         "append_unannounced",
         "entries are sent and taken before the history has been announced",
         ("N5",),
+        2,
         (
             (Cursor, "unannounce", _announced_at_once),
             (following, "_from_my_leader", _from_any_leader),
@@ -291,12 +312,14 @@ MUTANTS = _kinds(
         "chain_unchecked",
         "entries are appended whatever their parent and offset",
         ("T1", "N8"),
+        2,
         ((following, "refusal_to_append", _take_anything),),
     ),
     Mutant(
         "standby_acks",
         "a standby acks, and is counted",
         ("T12",),
+        7,
         (
             (following, "may_ack", _standby_may_ack),
             (leadership, "counts", _always(True)),
@@ -307,24 +330,28 @@ MUTANTS = _kinds(
         "retry_appended_again",
         "a retried request is appended once more",
         ("T6",),
+        1,
         ((serving, "admitted", _append_again),),
     ),
     Mutant(
         "no_epoch_start",
         "a new leader writes no entry of its own",
         ("O3",),
+        9,
         ((leading, "start_epoch", _always(None)),),
     ),
     Mutant(
         "late_fencers_dropped",
         "who answers a fence late is never added",
         ("O2",),
+        4,
         ((electing, "add_late", _always(None)),),
     ),
     Mutant(
         "leader_swapped_out",
         "the leader itself may be swapped out",
         ("O4",),
+        3,
         (
             (reconfiguring, "removes_leader", _always(False)),
             (changing, "removes_leader", _always(False)),
@@ -334,24 +361,28 @@ MUTANTS = _kinds(
         "election_resumed",
         "a coordinator goes on with an election that it finds",
         ("O1",),
+        6,
         ((electing, "owns", _resume),),
     ),
     Mutant(
         "leads_again",
         "a restarted leader may lead the same epoch again",
         ("O1",),
+        38,
         ((leading, "refusal_to_lead", _lead_again),),
     ),
     Mutant(
         "read_unconfirmed",
         "a leader serves reads without asking whether it still leads",
         ("O9",),
+        1,
         ((answering, "confirmed", _always(True)),),
     ),
     Mutant(
         "lost_members_forgotten",
         "a member that lost its disk is never swapped back in",
         ("T5",),
+        14,
         ((tending, "tend_lost", _always(False)),),
     ),
 )

@@ -167,7 +167,7 @@ def _limits(random: Random, speed: float) -> Limits:
         repair_retry_ms=int(100 * speed),
         repair_tries_max=random.choice((5, 20)),
         batch_entries_max=random.choice((1, 4, 16)),
-        inflight_entries_max=random.choice((4, 16, 64)),
+        inflight_entries_max=random.choice((1, 4, 16, 64)),
         appends_inflight_max=random.choice((4, 32, 256)),
         standby_lag_entries_max=random.choice((2, 8)),
         sessions_max=random.choice((2, 4, 16, 64)),

@@ -31,7 +31,7 @@ from shardlog.sim.statistics import Statistics
 from shardlog.sim.store import Store
 
 CHECK_EVERY_US = 100_000
-COMMAND_AGAIN_US = 1_000_000
+COMMAND_AGAIN_US = 200_000
 
 
 class World:

@@ -2,7 +2,9 @@
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
+
+MUTANT = os.environ.get("SHARDLOG_MUTANT")
 
 settings.register_profile(
     "protocol",
@@ -10,11 +12,12 @@ settings.register_profile(
     derandomize=True,
     max_examples=200,
     database=None,
+    # A mutant need not be explained.
+    phases=(Phase.explicit, Phase.generate) if MUTANT else tuple(Phase),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("protocol")
 
-MUTANT = os.environ.get("SHARDLOG_MUTANT")
 if MUTANT:
     from shardlog.sim.mutants import MUTANTS
 

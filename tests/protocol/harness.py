@@ -8,11 +8,13 @@ The invariants are checked after every step.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, count, pairwise
 from random import Random
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from shardlog.protocol.choice import Decision, decide
@@ -62,9 +64,11 @@ from shardlog.protocol.entry import (
     unreadable,
 )
 from shardlog.protocol.failures import Refusal
-from shardlog.protocol.history import History, epoch_at
+from shardlog.protocol.history import OPEN_END, History, Span, epoch_at
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
+    Ack,
+    Announce,
     Append,
     Appended,
     BecomeLeader,
@@ -75,6 +79,7 @@ from shardlog.protocol.messages import (
     Fence,
     FenceAnswer,
     Fetched,
+    Kept,
     Message,
     ReadResult,
     Refused,
@@ -104,12 +109,13 @@ def chain(
     parent: int = GENESIS_CHECKSUM,
     count: int = 1,
     kind: Kind = Kind.DATA,
+    body: bytes = b"",
 ) -> list[Header]:
     """A piece of log, one entry for each of `epochs`."""
     headers: list[Header] = []
     for epoch in epochs:
-        body = f"{epoch}@{start}".encode()
-        header = sealed(seal, epoch, start, count, kind, 0, 0, 0, parent, seal_body(body))
+        checksum = seal_body(body or f"{epoch}@{start}".encode())
+        header = sealed(seal, epoch, start, count, kind, 0, 0, 0, parent, checksum)
         headers.append(header)
         start, parent = header.end, header.checksum
     return headers
@@ -118,6 +124,13 @@ def chain(
 def entries(headers: Iterable[Header]) -> tuple[Entry, ...]:
     """The entries that `chain` made the headers of."""
     return tuple(Entry(each, f"{each.epoch}@{each.base}".encode()) for each in headers)
+
+
+def history_of(headers: Iterable[Header]) -> History:
+    firsts: dict[int, int] = {}
+    for header in headers:
+        firsts.setdefault(header.epoch, header.base)
+    return tuple(Span(epoch, first) for epoch, first in firsts.items())
 
 
 # --- one replica -------------------------------------------------------------------------------
@@ -311,6 +324,100 @@ class Node:
         return Envelope(SHARD, self.name, self.replica.incarnation, *to, message)
 
 
+LEADER = Member("a", 1)
+
+
+def fenced(name: str = "b", epoch: int = 1, limits: Limits = Limits()) -> Node:
+    """A new replica, Fenced at `epoch`."""
+    node = Node(name, limits)
+    node.receive(Create(), draw=1)
+    node.receive(Fence(epoch))
+    return node
+
+
+def follower(
+    headers: Sequence[Header],
+    commit: int = 0,
+    *,
+    epoch: int = 1,
+    standby: bool = False,
+    limits: Limits = Limits(),
+) -> Node:
+    """A replica that follows LEADER in `epoch` and has received `headers`."""
+    node = fenced(epoch=epoch, limits=limits)
+    history = history_of(headers)
+    node.receive(Announce(epoch, history, OPEN_END, 0, standby, None), LEADER)
+    node.receive(Entries(epoch, entries(headers), commit, 0), LEADER)
+    return node
+
+
+def leading(
+    headers: Sequence[Header] = (),
+    *,
+    epoch: int = 2,
+    names: str = "abc",
+    silent: str = "",
+    policy: QuorumPolicy = QuorumPolicy(),
+    limits: Limits = Limits(),
+) -> Node:
+    """A, which leads `epoch` with `headers`; all but the silent ones were fenced with the same."""
+    leader = restarted("a", headers, limits=limits)
+    leader.receive(Fence(epoch))
+    answers = [fenced_answer(name, headers, epoch) for name in names if name not in ("a", *silent)]
+    end, head = leader.replica.log.end, leader.replica.log.head_checksum
+    leader.receive(
+        BecomeLeader(
+            epoch,
+            tuple(Member(name, 1) for name in names),
+            policy,
+            Kept(history_of(headers), end, head),
+            tuple(answer.member for answer in answers),
+            tuple(answers),
+        )
+    )
+    return leader
+
+
+def fenced_answer(name: str, headers: Sequence[Header], epoch: int = 2) -> FenceAnswer:
+    return only(restarted(name, headers).receive(Fence(epoch)), FenceAnswer)
+
+
+def acked(leader: Node, name: str, end: int, beat: int = 0) -> list[Effect]:
+    """What the leader does when `name` acknowledges everything below `end`."""
+    return leader.receive(Ack(leader.replica.epoch, end, end, beat), Member(name, 1))
+
+
+def restarted(
+    name: str,
+    headers: Sequence[Header],
+    *,
+    commit: int = 0,
+    history: History | None = None,
+    bad: Mapping[int, Mark] = MappingProxyType({}),
+    limits: Limits = Limits(),
+) -> Node:
+    """A replica that comes back with this on disk."""
+    node = Node(name, limits)
+    history = history_of(headers) if history is None else history
+    epoch = history[-1].epoch if history else 0
+    node.disk.superblock = Superblock(1, epoch, 0, history, commit, 0, (), None)
+    node.perform([WriteEntries(entries(headers), commit)])
+    node.disk.bad |= bad
+    node.restart()
+    return node
+
+
+def aftermaths(node: Node, message: Message, src: Member | str = OPERATOR) -> Iterator[Node]:
+    """The node as it may come back from a crash while it acts on `message`."""
+    effects = node.step(Received(node.envelope(message, src)))
+    for landed in crashes(effects):
+        again = Node(node.name, node.limits)
+        again.disk = deepcopy(node.disk)
+        again.perform(landed)
+        again.restart()
+        yield again
+
+
 def check_invariants(r: Replica, role: Role, commit: int, epoch: int) -> None:
     """What stands beside the fields of a replica, after a step from `role`, `commit`, `epoch`."""
     assert r.sessions.applied <= r.commit <= r.log.end, "apply index ≤ commit offset ≤ log"
@@ -385,8 +492,9 @@ class Cluster:
         self.records: list[Shard] = []
         self.lines: list[str] = []
         self.on_line: Callable[[str], None] = lambda line: None
-        # What any replica ever called committed: base → checksum.
+        # What any replica ever called committed, by base; and who leads, by epoch.
         self.chain: dict[int, int] = {}
+        self.voices: dict[int, Member] = {}
         self._lives: Counter[str] = Counter()
         self._draws = count(1)
         self._numbers = count(1)
@@ -501,6 +609,13 @@ class Cluster:
                 self._step(name, Tick())
             self.settle()
 
+    def run_until(self, done: Callable[[], bool], ms: int) -> None:
+        for _ in range(0, ms, TICK_MS):
+            if done():
+                return
+            self.run(TICK_MS)
+        raise AssertionError(f"not within {ms} ms")
+
     def settle(self) -> None:
         self.scheduler.run()
 
@@ -523,6 +638,9 @@ class Cluster:
         node = self.nodes[name]
         node.now_ms = self.now_ms
         self._perform(name, node.step(event))
+        if node.replica.role is Role.LEADER:
+            voice = self.voices.setdefault(node.replica.epoch, node.member)
+            assert voice == node.member, f"{voice} and {node.member} lead {node.replica.epoch}"
         if node.replica.commit != node.checked:
             node.checked = node.replica.commit
             self._check_chain(node.replica)

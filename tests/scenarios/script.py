@@ -5,13 +5,14 @@ the recorded output, that is header, comments, blank lines and commands, is kept
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
-from scenarios.narration import Words, member, shard_words
-
+from scenarios.deaths import Play, table
+from scenarios.narration import Narration
+from scenarios.seed_rules import broken
+from scenarios.words import member, shard_words
 from shardlog.protocol.coordination import (
     AbortChange,
     Command,
@@ -24,16 +25,17 @@ from shardlog.protocol.coordination import (
     Swap,
     TrimShard,
 )
-from shardlog.protocol.effects import Limits, Tick
+from shardlog.protocol.effects import Limits
 from shardlog.protocol.history import written
-from shardlog.protocol.log import Log
+from shardlog.protocol.messages import Envelope
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.states import Role
 from shardlog.sim.checkers import all_checkers
-from shardlog.sim.mutants import MUTANTS
-from shardlog.sim.stage import TICK_MS, Link, Stage, StageClient, StageNode
+from shardlog.sim.stage import TICK_MS, Link, Stage
+from shardlog.sim.stage_actors import StageClient, StageNode
 
 EVERYWHERE = (Link("*", "*"),)
+RUN_UNTIL_MS_MAX = 20_000
 BRIEF = re.compile(
     r"writes v\d+|takes the lead|steps down|losing|commits|waits:|refuses:|too late|^checker|dies$"
 )
@@ -68,13 +70,6 @@ class Scenario:
             tuple(lines),
         )
 
-    @contextmanager
-    def rules(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for name in self.mutants:
-                stack.enter_context(MUTANTS[name].applied())
-            yield
-
 
 @dataclass(frozen=True)
 class Played:
@@ -89,7 +84,7 @@ def play(text: str) -> Played:
     director = Director(scenario.limits)
     out: list[str] = []
     recorded = False
-    with scenario.rules():
+    with broken(scenario.mutants):
         for number, line in enumerate(scenario.lines, 1):
             if line.startswith("> "):
                 try:
@@ -111,6 +106,7 @@ Bounds = TypeVar("Bounds", Limits, CoordinatorLimits)
 
 
 def limited(defaults: Bounds, chosen: dict[str, int]) -> Bounds:
+    """The defaults with those of the chosen bounds that are theirs."""
     known = {field.name for field in fields(defaults)}
     return replace(defaults, **{name: value for name, value in chosen.items() if name in known})
 
@@ -119,15 +115,18 @@ class Director:
     """Turns a command line into calls on the stage."""
 
     def __init__(self, limits: dict[str, int]) -> None:
+        unknown = limits.keys() - {f.name for f in (*fields(Limits), *fields(CoordinatorLimits))}
+        if unknown:
+            raise ValueError(f"no such limit: {', '.join(sorted(unknown))}")
         self.limits = limits
         self.earlier_verdicts: list[str] = []
         self.set_up()
 
     def set_up(self) -> None:
         """An empty stage."""
-        self.words = Words()
+        self.told = Narration()
         self.stage = Stage(
-            self.words,
+            self.told,
             all_checkers(),
             limited(Limits(), self.limits),
             limited(CoordinatorLimits(), self.limits),
@@ -144,10 +143,10 @@ class Director:
             found = re.fullmatch(pattern, line.strip())
             if found:
                 told = method(self, *found.groups(default=""))
-                return [*self.words.take(), *(told or ())]
+                return [*self.told.take(), *(told or ())]
         raise ValueError("no such command")
 
-    # --- bringing up -------------------------------------------------------------------------------
+    # --- bringing up -----------------------------------------------------------------------------
 
     def create(self, nodes: str, replication: str, fencing: str) -> None:
         """Up to the first election's fences, which stay in flight."""
@@ -169,12 +168,12 @@ class Director:
             if self.stage.record and self.stage.record.leader:
                 self.stage.client(client).register(self.stage.record.leader.node)
             self._run(500)
-        self.words.take()
+        self.told.take()
         replicas = [node.replica for node in self.stage.nodes.values()]
         leader = next((each for each in replicas if each.lead), None)
         if leader is None or any(each.log.headers != leader.log.headers for each in replicas):
             return self.status()
-        log = self.words.log(leader.log, leader.commit)
+        log = self.told.words.log(leader.log, leader.commit)
         return [f"{leader.node} leads epoch {leader.epoch}; all hold {log}"]
 
     def _command(self, operator: str, command: Command) -> None:
@@ -190,15 +189,27 @@ class Director:
             self.stage.tick(TICK_MS)
             self.stage.deliver(EVERYWHERE)
 
-    # --- time and messages -------------------------------------------------------------------------
+    # --- time and messages -----------------------------------------------------------------------
 
     def tick(self, ms: str) -> None:
         self._advance(int(ms))
 
     def run(self, ms: str, briefly: str) -> None:
-        self.words.terse = True
+        self.told.terse = True
         self._run(int(ms))
-        self.words.terse = False
+        self.told.terse = False
+        self._shorten(briefly)
+
+    def run_until(self, text: str, briefly: str) -> None:
+        """Until a line with this text is told; what is in flight then stays in flight."""
+        self.told.terse = True
+        give_up_ms = self.stage.now_ms + RUN_UNTIL_MS_MAX
+        while not any(text in line for line in self.told.lines):
+            if not self.stage.deliver_next(EVERYWHERE):
+                self.stage.tick(TICK_MS)
+            if self.stage.now_ms > give_up_ms:
+                raise ValueError("that never happens")
+        self.told.terse = False
         self._shorten(briefly)
 
     def deliver(self, links: str, kind: str, briefly: str) -> list[str]:
@@ -209,7 +220,7 @@ class Director:
     def _shorten(self, briefly: str) -> None:
         """Keep only who writes the metadata, who leads, what is lost, and what checkers find."""
         if briefly:
-            self.words.lines = [line for line in self.words.lines if BRIEF.search(line)]
+            self.told.lines = [line for line in self.told.lines if BRIEF.search(line)]
 
     def drop(self, links: str, kind: str) -> list[str]:
         lost = self.stage.drop(self._links(links), kind)
@@ -218,12 +229,10 @@ class Director:
     def flying(self) -> list[str]:
         return self._list(self.stage.flights)
 
-    def _list(self, envelopes: list) -> list[str]:  # type: ignore[type-arg]
-        shown = Words()
-        shown.texts = self.words.texts
+    def _list(self, envelopes: Sequence[Envelope]) -> list[str]:
         for envelope in envelopes:
-            shown.on_deliver(envelope, "")
-        return shown.take() or ["nothing"]
+            self.told.on_deliver(envelope, "")
+        return self.told.take() or ["nothing"]
 
     def hold(self, links: str) -> None:
         self.stage.held += self._links(links)
@@ -231,6 +240,8 @@ class Director:
     def release(self, links: str) -> None:
         gone = self._links(links) if links else tuple(self.stage.held)
         self.stage.held = [link for link in self.stage.held if link not in gone]
+        self.stage.spread_news()
+        self.stage.settle()
 
     def cut(self, links: str) -> None:
         self.stage.cuts += self._links(links)
@@ -244,13 +255,13 @@ class Director:
         """`A->B`, both ways `A<->B`, several with blanks between; nothing means all."""
         links: list[Link] = []
         for part in text.split():
-            src, both, dst = re.fullmatch(r"(\w+|\*)(<?)->(\w+|\*)", part).groups()  # type: ignore[union-attr]
+            src, dst = part.replace("<->", "->").split("->")
             links.append(Link(src, dst))
-            if both:
+            if "<->" in part:
                 links.append(Link(dst, src))
         return tuple(links) or EVERYWHERE
 
-    # --- people and clients ------------------------------------------------------------------------
+    # --- people and clients ----------------------------------------------------------------------
 
     def elect(self, operator: str, preferred: str) -> None:
         self.stage.operator(operator).elect(preferred or None)
@@ -277,7 +288,7 @@ class Director:
         self._command(operator or "op1", AbortChange())
 
     def append(self, text: str, node: str, client: str) -> None:
-        self.words.name(text)
+        self.told.words.name(text)
         if text in self._client(client).requests:
             raise ValueError("appended before: retry it")
         self._client(client).append(text, node)
@@ -295,17 +306,21 @@ class Director:
     def _client(self, name: str) -> StageClient:
         return self.stage.client(name or "c1")
 
-    # --- faults ------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------
 
-    def crash(self, names: str, kind: str) -> None:
+    def boot(self, name: str) -> None:
+        """Another operator."""
+        self.stage.operator(name)
+
+    def crash(self, names: str) -> None:
         for name in names.split():
-            if kind:
-                self.stage.actor(name)
-                self.stage.doom(name, kind)
-            else:
-                self.stage.crash(name)
-        if not kind:
-            self.words.take()
+            self.stage.crash(name)
+        self.told.take()
+
+    def crash_after(self, name: str, kind: str, count: str) -> None:
+        """Later: right after its n-th message of this kind, or its n-th metadata write."""
+        (self.stage.node if name[0].isupper() else self.stage.operator)(name)
+        self.stage.doom(name, kind, int(count or 1))
 
     def restart(self, names: str) -> None:
         for name in names.split():
@@ -321,20 +336,28 @@ class Director:
         """The process dies, its volume is replaced by an empty one, and it comes back."""
         self.stage.crash(node)
         self.stage.wipe(node)
-        self.words.take()
+        self.told.take()
         self.stage.restart(node)
 
-    # --- looking -----------------------------------------------------------------------------------
+    def kill_at_each_step(self, victim: str, command: str, back_ms: str) -> list[str]:
+        """The command once for every message and write of `victim`, which dies right after it."""
+        steps = Play(Director(self.limits), command).steps_of(victim)
+        rows: list[tuple[str, ...]] = [
+            (f"{victim} dies after", "epoch", "leader", "ensemble", "left over", "a client reads")
+        ]
+        for kind, count in steps:
+            director = Director(self.limits)
+            rows.append(Play(director, command).without(victim, kind, count, int(back_ms or 0)))
+            self.earlier_verdicts += director.judge()
+        return table(rows)
+
+    # --- looking ---------------------------------------------------------------------------------
 
     def status(self) -> list[str]:
         """A table of the nodes; what stands in the metadata; what operators wait for."""
-        rows = [("", "role", "epoch", "commit", "log", "history")]
+        rows: list[tuple[str, ...]] = [("", "role", "epoch", "commit", "log", "history")]
         rows += [self._row(node) for node in self.stage.nodes.values()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        lines = table(rows)
         lines += self.metadata()
         for operator in self.stage.operators.values():
             election = operator.coordinator.election
@@ -355,7 +378,7 @@ class Director:
             role,
             str(replica.epoch),
             str(replica.commit),
-            self.words.log(log, replica.commit),
+            self.told.words.log(log, replica.commit),
             written(replica.history),
         )
 
@@ -364,12 +387,13 @@ class Director:
         return [f"metadata v{self.stage.version}: {shard_words(record)}"] if record else []
 
     def check(self) -> list[str]:
-        return [f"checker: {verdict}" for verdict in self.judge()] or ["checker: holds"]
+        verdicts = [*self.earlier_verdicts, *self.judge()]
+        return [f"checker: {verdict}" for verdict in verdicts] or ["checker: holds"]
 
     def judge(self) -> list[str]:
         """Whatever the checkers found so far, and what clients saw as a whole."""
         self.stage.watch("on_end")
-        self.words.take()
+        self.told.take()
         return self.stage.verdicts
 
 
@@ -391,6 +415,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (r"in flight", Director.flying),
     (r"tick (\d+)", Director.tick),
     (r"run (\d+)( briefly)?", Director.run),
+    (r'run until "(.+)"( briefly)?', Director.run_until),
     (f"append (\\w+) at (\\w+){BY}", Director.append),
     (f"retry (\\w+) at (\\w+){BY}", Director.retry),
     (r"register (\w+) at (\w+)", Director.register),
@@ -401,12 +426,19 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (f"promote (\\w+){BY}", Director.promote),
     (f"trim (\\d+){BY}", Director.trim),
     (f"abort{BY}", Director.abort),
-    (r"crash ((?:\w+ ?)+?)(?: after (\w+))?", Director.crash),
+    (r"boot (\w+)", Director.boot),
+    (r"crash (\w+) after (\w+)(?: (\d+))?", Director.crash_after),
+    (r"crash (\w+(?: \w+)*)", Director.crash),
     (r"restart ((?:\w+ ?)+)", Director.restart),
     (r"corrupt (\w+) \(\d+,(\d+)\)", Director.corrupt),
     (r"fault (\w+) \(\d+,(\d+)\)", Director.fault),
     (r"wipe (\w+)", Director.wipe),
     (r"new stage", Director.new_stage),
+    (
+        r"kill (\w+) at each step of: (.+?)(?:, back after (\d+))?",
+        Director.kill_at_each_step,
+    ),
     (r"status", Director.status),
+    (r"metadata", Director.metadata),
     (r"check", Director.check),
 )

@@ -1,0 +1,332 @@
+"""Which log survives an election: tables, and random histories with random damage."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from protocol.harness import chain, history_of, restarted
+
+from shardlog.protocol.choice import Decision, Waiting, decide
+from shardlog.protocol.entry import EntryId, Header, Member
+from shardlog.protocol.history import Span, epoch_at
+from shardlog.protocol.log import Mark
+from shardlog.protocol.messages import Fence, FenceAnswer
+from shardlog.protocol.quorum import QuorumPolicy
+
+A, B, C, D, E = (Member(node, 1) for node in "abcde")
+ABC = (A, B, C)
+MAJORITY = QuorumPolicy()
+
+
+def answer(member, epochs, *, commit=0, bad=None, history=None) -> FenceAnswer:
+    node = restarted(member.node, chain(epochs), commit=commit, history=history, bad=bad or {})
+    return node.answer()
+
+
+def answers(**logs):
+    """By node: the epochs of its entries, or its whole answer."""
+    named = {Member(node, 1): each for node, each in logs.items()}
+    return {
+        member: each if isinstance(each, FenceAnswer) else answer(member, each)
+        for member, each in named.items()
+    }
+
+
+# --- who leads ---------------------------------------------------------------------------------
+
+
+def test_N3_the_last_entrys_epoch_decides_before_the_length():
+    decision = decide(answers(a=[1, 1, 1], b=[1, 2]), (ABC,), MAJORITY)
+    assert decision.leader == B
+    assert (decision.kept.history, decision.kept.end) == ((Span(1, 0), Span(2, 1)), 2)
+
+
+def test_N3_a_laggard_whose_epoch_was_raised_is_not_chosen():
+    laggard = restarted("b", chain([1]))
+    laggard.receive(Fence(9))
+    told = answers(a=[1, 1, 2], b=laggard.answer())
+    assert told[B].epoch > told[A].epoch
+    assert decide(told, (ABC,), MAJORITY).leader == A
+
+
+def test_N2_an_epoch_without_entries_gives_no_rank():
+    """Adopted the history of epoch 3, crashed before any entry of it arrived."""
+    hollow = answer(B, [1, 1], history=(Span(1, 0), Span(3, 2)))
+    assert hollow.history == (Span(1, 0),)
+    assert decide(answers(a=[1, 1, 2], b=hollow), (ABC,), MAJORITY).leader == A
+
+
+@pytest.mark.parametrize("preferred", ["a", "b", "c"])
+def test_preference_breaks_ties_only(preferred):
+    told = answers(a=[1, 1], b=[1, 1], c=[1])
+    chosen = decide(told, (ABC,), MAJORITY, preferred=preferred).leader
+    assert chosen == (Member(preferred, 1) if preferred != "c" else A)
+
+
+def test_T13_an_excluded_candidate_leads_only_if_there_is_no_other():
+    told = answers(a=[1, 1], b=[1])
+    assert decide(told, (ABC,), MAJORITY, excluded=(A,)).leader == B
+    assert decide(told, (ABC,), MAJORITY, excluded=(A, B)).leader == A
+
+
+def test_V9_a_syncing_replica_never_leads():
+    told = answers(a=[1, 1], b=[1])
+    told[A] = FenceAnswer(**{**fields(told[A]), "syncing": True})
+    assert decide(told, (ABC,), MAJORITY).leader == B
+
+
+def fields(told):
+    return {name: getattr(told, name) for name in FenceAnswer.__slots__}
+
+
+def test_the_leader_comes_from_the_final_ensemble():
+    told = answers(a=[1], b=[1], d=[1, 1])
+    decision = decide(told, ((A, B, D), (A, B, C)), MAJORITY)
+    assert (decision.leader, decision.kept.end, decision.sources) == (A, 2, (D, B))
+
+
+# --- quorums -----------------------------------------------------------------------------------
+
+
+def test_O1_no_choice_without_a_fencing_quorum():
+    assert decide(answers(a=[1]), (ABC,), MAJORITY) == Waiting(None, "no fencing quorum yet")
+
+
+@pytest.mark.parametrize("policy", [MAJORITY, QuorumPolicy(2, 3)])
+def test_O4_one_quorum_over_the_union_is_not_enough(policy):
+    """Rule 7: swap D for E at n = 4, x on A and B, fenced C, D and E."""
+    told = answers(c=[1], d=[1], e=[1])
+    decision = decide(told, ((A, B, C, D), (A, B, C, E)), policy)
+    assert decision == Waiting(None, "no fencing quorum yet")
+
+
+def test_O4_both_ensembles_fenced_find_what_either_committed():
+    told = answers(b=[1, 1], c=[1], d=[1], e=[1])
+    decision = decide(told, ((A, B, C, D), (A, B, C, E)), QuorumPolicy(2, 3))
+    assert (decision.leader, decision.kept.end) == (B, 2)
+
+
+def test_O5_the_leaving_nodes_log_counts_in_a_choice():
+    """Rule 8's trace: x on A and C, C leaves, A is dead; the seed would choose B by its head."""
+    told = answers(b=[1], c=[1, 1])
+    final = (A, B)
+    by_the_seed = max((told[each] for each in final if each in told), key=lambda each: each.end)
+    assert by_the_seed.end == 1, "x is lost"
+    ours = decide(told, (ABC,), MAJORITY)
+    assert ours.kept.end == 2
+    assert C in {ours.leader, *ours.sources}
+
+
+# --- corrupt is not absent ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
+def test_T2_a_damaged_entry_without_another_copy_stops_the_election(mark):
+    """On A and B, bad on B, A down: it may have been committed."""
+    told = answers(b=answer(B, [1, 1], bad={1: mark}), c=[1])
+    assert decide(told, (ABC,), MAJORITY) == Waiting(EntryId(1, 1), "no valid copy has answered")
+
+
+@pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
+def test_T2_it_survives_when_a_copy_turns_up(mark):
+    told = answers(a=[1, 1], b=answer(B, [1, 1], bad={1: mark}), c=[1])
+    decision = decide(told, (ABC,), MAJORITY)
+    assert (decision.leader, decision.kept.end) == (A, 2)
+
+
+@pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
+def test_T2_it_is_cut_when_a_nack_quorum_never_had_it(mark):
+    told = answers(a=[1], b=answer(B, [1, 1], bad={1: mark}), c=[1])
+    decision = decide(told, (ABC,), MAJORITY)
+    assert (decision.kept.end, decision.kept.history) == (1, (Span(1, 0),))
+
+
+def test_T2_a_valid_other_entry_is_a_nack():
+    told = answers(a=[1, 2], b=answer(B, [1, 3], bad={1: Mark.CORRUPT}), c=[1])
+    decision = decide(told, (ABC,), MAJORITY)
+    assert decision.kept.history == (Span(1, 0), Span(2, 1))
+
+
+def test_T2_corrupt_copies_do_not_nack():
+    bad = {1: Mark.CORRUPT}
+    told = answers(a=answer(A, [1, 1], bad=bad), b=answer(B, [1, 1], bad=bad), c=[1])
+    assert decide(told, (ABC,), MAJORITY).entry == EntryId(1, 1)
+
+
+def test_T2_what_was_trimmed_is_not_a_nack():
+    trimmed = FenceAnswer(**{**fields(answer(C, [1, 1, 1], commit=3)), "first": 3, "slots": ()})
+    bad = {1: Mark.CORRUPT}
+    told = answers(a=answer(A, [1, 1, 1], bad=bad), c=trimmed)
+    assert isinstance(decide(told, (ABC,), MAJORITY), Waiting)
+
+
+def test_T2_what_somebody_knows_to_be_committed_is_never_cut():
+    told = answers(a=answer(A, [1, 1], commit=2, bad={1: Mark.CORRUPT}), b=[1], c=[1])
+    assert isinstance(decide(told, (ABC,), MAJORITY), Waiting)
+
+
+def test_T3_sources_are_named_best_first():
+    told = answers(a=[1, 1, 1], b=[1], c=[1, 1])
+    assert decide(told, (ABC,), MAJORITY).sources == (C, B)
+
+
+def test_T3_disjoint_damage_is_no_obstacle():
+    told = answers(
+        a=answer(A, [1, 1, 1], bad={0: Mark.CORRUPT}),
+        b=answer(B, [1, 1, 1], bad={1: Mark.CORRUPT}),
+        c=answer(C, [1, 1, 1], bad={2: Mark.FAULT}),
+    )
+    assert decide(told, (ABC,), MAJORITY).kept.end == 3
+
+
+# --- random histories --------------------------------------------------------------------------
+
+
+@dataclass
+class Story:
+    """Logs as a run of elections may leave them, and what was committed on the way."""
+
+    ensembles: tuple
+    policy: QuorumPolicy
+    logs: dict
+    histories: dict
+    commits: dict
+    committed: list
+    pool: dict
+
+    def members(self):
+        return tuple(dict.fromkeys(member for each in self.ensembles for member in each))
+
+    def enough(self, which, members):
+        return all(
+            len(set(each) & set(members)) >= getattr(self.policy.of(len(each)), which)
+            for each in self.ensembles
+        )
+
+    def lead(self, epoch, leader, best, count):
+        log = list(self.logs[best])
+        end, parent = (log[-1].end, log[-1].checksum) if log else (0, 0)
+        log += chain([epoch] * count, start=end, parent=parent)
+        self.logs[leader], self.histories[leader] = log, history_of(log)
+        self.pool |= {header.id: header for header in log}
+
+    def follow(self, member, leader, received):
+        mine, theirs = self.logs[member], self.logs[leader]
+        same = 0
+        while same < min(len(mine), len(theirs)) and mine[same] == theirs[same]:
+            same += 1
+        self.logs[member] = theirs[: same + received]
+        self.histories[member] = self.histories[leader]
+
+    def commit(self, epoch, leader):
+        """The longest prefix that ends in this epoch and is on every replication quorum."""
+        log = self.logs[leader]
+        for length in range(len(log), 0, -1):
+            last = log[length - 1]
+            holders = [m for m, each in self.logs.items() if last in each]
+            if last.epoch == epoch and self.enough("replication", holders):
+                self.committed = log[:length]
+                return
+
+
+ENSEMBLES = [
+    ((A,),),
+    (ABC,),
+    ((A, B, C, D),),
+    ((A, B, C, D, E),),
+    (ABC, (A, B, D)),
+    (ABC, (A, B)),
+    (ABC, (A, B, C, D)),
+    ((A, B, C, D), (A, B, C, E)),
+    ((A, B), (A, D)),
+]
+
+
+@st.composite
+def stories(draw):
+    ensembles = draw(st.sampled_from(ENSEMBLES))
+    size = len(ensembles[0])
+    policy = QuorumPolicy(draw(st.none() | st.integers(1, size)), None)
+    members = tuple(dict.fromkeys(member for each in ensembles for member in each))
+    story = Story(
+        ensembles, policy, {m: [] for m in members}, {m: () for m in members},
+        dict.fromkeys(members, 0), [], {},
+    )
+    for epoch in range(1, draw(st.integers(1, 5)) + 1):
+        order = draw(st.permutations(members))
+        fenced = next(
+            order[:some] for some in range(len(order) + 1) if story.enough("fencing", order[:some])
+        )
+        best = max(fenced, key=lambda m: rank(story.logs[m]))
+        leader = draw(st.sampled_from([m for m in fenced if m in ensembles[-1]]))
+        story.lead(epoch, leader, best, draw(st.integers(1, 3)))
+        for member in order:
+            received = draw(st.none() | st.integers(0, 4))
+            if member != leader and received is not None:
+                story.follow(member, leader, received)
+        story.commit(epoch, leader)
+        for member in members:
+            known = min(len(story.logs[member]), len(story.committed))
+            if story.logs[member][:known] == story.committed[:known]:
+                story.commits[member] = draw(st.integers(story.commits[member], known))
+    return story
+
+
+def rank(log: list[Header]):
+    return (log[-1].epoch, log[-1].end) if log else (0, 0)
+
+
+DAMAGE = st.dictionaries(
+    st.integers(0, 14), st.sampled_from([Mark.CORRUPT, Mark.FAULT]), max_size=3
+)
+
+
+def told(story, member, bad):
+    node = restarted(
+        member.node,
+        story.logs[member],
+        commit=story.commits[member],
+        history=story.histories[member],
+        bad={base: mark for base, mark in bad.items() if base < len(story.logs[member])},
+    )
+    node.receive(Fence(99))
+    return node.answer()
+
+
+def kept_headers(story, decision):
+    """The kept log, entry by entry."""
+    offset = 0
+    while offset < decision.kept.end:
+        header = story.pool[EntryId(epoch_at(decision.kept.history, offset), offset)]
+        yield header
+        offset = header.end
+
+
+@given(stories(), st.data())
+def test_T2_what_was_committed_is_kept_or_the_election_waits(story, data):
+    damage = {m: data.draw(DAMAGE, label=str(m)) for m in story.members()}
+    silent = data.draw(st.sets(st.sampled_from(story.members())), label="silent")
+    heard = {m: told(story, m, damage[m]) for m in story.members() if m not in silent}
+    decision = decide(heard, story.ensembles, story.policy)
+    if isinstance(decision, Waiting):
+        return
+    kept = list(kept_headers(story, decision))
+    assert kept[: len(story.committed)] == story.committed
+    assert decision.leader in story.ensembles[-1]
+    suppliers = (decision.leader, *decision.sources)
+    for header in kept:
+        assert any(header in story.logs[m] and header.base not in damage[m] for m in suppliers), (
+            f"nobody can supply {header.id}"
+        )
+
+
+@given(stories(), st.data())
+def test_T2_an_undamaged_fencing_quorum_never_waits_and_keeps_the_best_log(story, data):
+    silent = data.draw(st.sets(st.sampled_from(story.members())), label="silent")
+    heard = {m: told(story, m, {}) for m in story.members() if m not in silent}
+    decision = decide(heard, story.ensembles, story.policy)
+    assert isinstance(decision, Decision) == story.enough("fencing", heard)
+    if isinstance(decision, Decision):
+        best = max((story.logs[m] for m in heard), key=rank)
+        assert list(kept_headers(story, decision)) == best

@@ -1,0 +1,1 @@
+"""Protocol stories as transcripts; see README.md."""
