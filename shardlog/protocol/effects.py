@@ -205,6 +205,7 @@ class Limits:
     repair_tries_max: int = 20
     batch_entries_max: int = 16
     inflight_entries_max: int = 64
+    fetch_entries_max: int = 64
     appends_inflight_max: int = 256
     standby_lag_entries_max: int = 8
     sessions_max: int = 64

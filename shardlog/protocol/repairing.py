@@ -22,7 +22,7 @@ def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
     found: list[Header] = []
     for header in r.log.between(message.start, message.end):
         belongs = epoch_at(message.history, header.base) == header.epoch
-        if not belongs or header.base in r.log.marks or len(found) >= r.limits.batch_entries_max:
+        if not belongs or header.base in r.log.marks or len(found) >= r.limits.fetch_entries_max:
             break
         found.append(header)
     if found and found[0].base == message.start:

@@ -76,7 +76,11 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
         overtaken(c, record, report.epoch)
     if report.asked != record.epoch:
         return
+    before = c.seen.get(report.member)
     c.seen[report.member] = Seen(report, c.now_ms)
+    further = before is None or report.end > before.report.end
+    if record.joining and report.member == record.joining.member and further:
+        c.changed_ms = c.now_ms  # as long as it gets further it is not given up
     if record.status is not Status.STEADY or report.member != record.leader:
         return
     if report.role == "LEADER" or report.epoch < record.epoch:

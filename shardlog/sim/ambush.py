@@ -14,6 +14,7 @@ from shardlog.protocol.entry import Member
 from shardlog.protocol.shard import Shard, Status
 
 if TYPE_CHECKING:
+    from shardlog.sim.node import Node
     from shardlog.sim.world import World
 
 Links = list[tuple[str, str]]
@@ -22,11 +23,24 @@ Links = list[tuple[str, str]]
 class Ambush:
     """Strikes with the probability `options.ambush` at every change of the record."""
 
-    __slots__ = ("random", "world")
+    __slots__ = ("epoch", "random", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
+        # The highest epoch in which something has been committed.
+        self.epoch = 0
+
+    def committed(self, node: Node) -> None:
+        """A leader's first commit in its epoch: it dies at that very moment."""
+        replica = node.replica
+        if replica.epoch <= self.epoch or replica.lead is None:
+            return
+        self.epoch = replica.epoch
+        options = self.world.options
+        if self.world.adversary.active and self.random.random() < options.ambush / 2:
+            self._tell(f"{node.name} dies at its first commit in epoch {self.epoch}")
+            node.doom = self.random.choice((0, 0, 1, 2))
 
     def stored(self, before: Shard | None, record: Shard) -> None:
         chance = self.world.options.ambush
@@ -39,10 +53,10 @@ class Ambush:
         elif record.status is not Status.STEADY or record.leader is None:
             return
         elif before is not None and before.change is not None:
-            self._kill_soon(record.leader)
+            self._kill_soon(record.leader, 5)
         elif record.joining is not None:
             self._starve(record, record.leader, record.joining.old)
-        elif self.random.random() < 0.3:
+        elif self.random.random() < 0.5:
             self._strand(record.leader)
         else:
             self._isolate(record.leader)
@@ -76,9 +90,19 @@ class Ambush:
         names = [member.node for member in record.fencing_ensemble]
         links = [(one, other) for one in names for other in names if one != other]
         self._tell(f"nobody hears another in epoch {record.epoch}")
-        self._cut(links, self.random.randint(20_000, 600_000))
+        length_us = self.random.randint(50_000, 600_000)
+        self._cut(links, length_us)
         if self.random.random() < 0.5:
             self._muffle(record)
+        if self.random.random() < 0.7:
+            self.world.scheduler.after(length_us - 1, self._kill_leader, None)
+
+    def _kill_leader(self, _: None) -> None:
+        """Whoever leads by now dies with what it has told nobody."""
+        record = self.world.store.record
+        if record is not None and record.leader is not None:
+            self._tell(f"{record.leader.node} dies before it is heard")
+            self._kill((record.leader.node, self.world.nodes[record.leader.node].generation))
 
     def _strand(self, leader: Member) -> None:
         """The leader loses everyone but its clients, and does not know it."""
@@ -105,12 +129,25 @@ class Ambush:
         ]
         self._cut(links, self.random.randint(500_000, 4_000_000))
 
-    def _isolate(self, leader: Member, but: Member | None = None) -> None:
+    def _outrun(self, leader: Member, old: Member | None) -> None:
+        """With only the leaving node left, the leader goes on until it is told of the change."""
+        others = [name for name in self.world.node_names if name != leader.node]
+        kept = [] if old is None else [old.node]
+        self._tell(f"{leader.node} runs ahead with {kept or 'nobody'}")
+        links = [
+            link
+            for other in others
+            if other not in kept
+            for link in ((leader.node, other), (other, leader.node))
+        ]
+        self._cut(links, self.random.randint(800_000, 2_500_000))
+        untold = [(operator, leader.node) for operator in self.world.operator_names]
+        self._cut(untold, self.random.randint(20_000, 300_000))
+
+    def _isolate(self, leader: Member) -> None:
         """The leader keeps one follower, or none, and dies a little later."""
         others = [name for name in self.world.node_names if name != leader.node]
         kept = self.random.sample(others, min(len(others), self.random.choice((0, 0, 1))))
-        if but is not None:
-            kept = [but.node]
         self._tell(f"{leader.node} alone with {kept or 'nobody'}")
         links = [
             link
@@ -122,9 +159,10 @@ class Ambush:
         if self.random.random() < 0.8:
             self._kill_soon(leader)
 
-    def _kill_soon(self, leader: Member) -> None:
+    def _kill_soon(self, leader: Member, mean_ms: int = 0) -> None:
         node = self.world.nodes[leader.node]
-        delay_us = int(self.random.expovariate(1.0) * self.random.choice((5, 50, 200)) * 1000)
+        mean_ms = mean_ms or self.random.choice((5, 50, 200))
+        delay_us = int(self.random.expovariate(1.0) * mean_ms * 1000)
         self._tell(f"{leader.node} dies in {delay_us // 1000} ms")
         generation = node.generation
         self.world.scheduler.after(delay_us, self._kill, (leader.node, generation))
@@ -144,7 +182,7 @@ class Ambush:
         if shape in ("leader", "both"):
             self._kill_soon(leader)
         if shape == "isolate":
-            self._isolate(leader, but=change.old)
+            self._outrun(leader, change.old)
         if shape in ("operators", "both"):
             for operator in self.world.operators.values():
                 operator.doom = self.random.randint(0, 3)

@@ -124,7 +124,7 @@ class Client:
                 self._begin("register", Register(self.nonce + 1), 0)
         elif options.abandon and random() < options.abandon and self.finishing is None:
             self._lose_session()
-        elif self.finishing is None and random() < options.reads:
+        elif self.finishing is None and (self.number < options.readers or random() < options.reads):
             if len(self.calls) < 2:
                 self._begin_read()
         elif len(self.appends) < options.pipeline_max:

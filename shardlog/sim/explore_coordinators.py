@@ -27,7 +27,7 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
-from shardlog.protocol.messages import Envelope, FenceAnswer, StatusRequest
+from shardlog.protocol.messages import Envelope, StatusRequest
 from shardlog.protocol.shard import Shard
 from shardlog.sim.explore_replicas import NOW_MS, SHARD
 from shardlog.sim.explore_values import AS_IT_IS, canonical, key
@@ -83,7 +83,8 @@ def settled(c: Coordinator) -> Coordinator:
     """The canonical form.  Everything is due again at once; what was seen has been judged."""
     c.now_ms = 0
     c.healthy_ms = c.changed_ms = NOW_MS
-    c.polled_ms = c.sent_ms = c.paused = -1
+    c.polled_ms = c.sent_ms = -1
+    c.paused_ms = NOW_MS if c.target else -1
     c.bad_reports = 0
     c.seen, c.lost = {}, {}
     if c.record is not None and c.record.preferred is not None:
@@ -112,11 +113,14 @@ def steps(state: Coordinator, store: Store, event: CoordinatorInput) -> list[Dri
     """
     first = _step(state, store, event, None)
     found = {key(first.after): first}
-    choosing = isinstance(event, Received) and isinstance(event.envelope.message, FenceAnswer)
-    if choosing and state.record is not None:
+    chosen = first.after.election and first.after.election.asked
+    before = state.election and state.election.asked
+    if chosen and not before and state.record is not None:
         for member in state.record.final_ensemble:
             other = _step(state, store, event, member.node)
-            found.setdefault(key(other.after), other)
+            election = other.after.election
+            if election and election.asked and election.asked[0] == member:
+                found.setdefault(key(other.after), other)
     return list(found.values())
 
 

@@ -6,6 +6,7 @@ is worked out by the real machine, loaded from its bytes; after that it is looke
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from shardlog.protocol.coordinator import Coordinator
@@ -79,6 +80,33 @@ class Drive(NamedTuple):
     sent: tuple[int, ...]
 
 
+def likeness(replica: Replica) -> Hashable:
+    """What of a replica no exchange of names can alter."""
+    lead = replica.lead
+    cursors = lead.cursors.values() if lead else ()
+    return (
+        replica.role,
+        replica.incarnation,
+        replica.epoch,
+        replica.led,
+        replica.commit,
+        replica.history,
+        replica.leader is None,
+        tuple(header.checksum for header in replica.log.headers),
+        lead and (lead.serving, lead.covered, len(lead.ensemble)),
+        tuple(sorted((each.announced, each.standby, each.acked, each.cut) for each in cursors)),
+    )
+
+
+def coordinator_likeness(c: Coordinator) -> Hashable:
+    election = c.election
+    return (
+        c.version,
+        c.record and (c.record.epoch, c.record.status),
+        election and (election.asked is None, len(election.answers)),
+    )
+
+
 class Known:
     """`ends` maps each name to its position in a state; coordinators come after all replicas."""
 
@@ -99,6 +127,8 @@ class Known:
         self.leaders: Numbers[Leaders] = Numbers()
         self.inputs: Numbers[Any] = Numbers()
         self.flights: dict[int, Flight] = {}
+        self.likenesses: tuple[list[int], list[int]] = ([], [])
+        self._likenesses: dict[Hashable, int] = {}
         self.misses = 0
         self._steps: dict[tuple[int, int], Step | None] = {}
         self._crashes: dict[tuple[int, int, int], list[Crash]] = {}
@@ -107,9 +137,10 @@ class Known:
         self._drives: dict[tuple[int, int, int], list[Drive]] = {}
         self._dying: dict[tuple[int, int, int], list[Drive]] = {}
         self._begun: dict[tuple[str, int], int] = {}
-        self._polls: dict[tuple[str, int], int] = {}
+        self._polls: dict[tuple[str, int, int], int] = {}
         self._judged: dict[tuple[int, int], int] = {}
         self._led: dict[tuple[int, int], int] = {}
+        self._forgotten: dict[tuple[int, int], int] = {}
         self._replied: set[tuple[int, tuple[Appended, ...]]] = set()
         self._fates: dict[tuple[int, int], Fate] = {}
 
@@ -127,7 +158,11 @@ class Known:
                 tuple(lead.cursors) if lead is not None else (),
             )
             self.faces.append(face)
+            self._liken(0, likeness(machine))
         return number
+
+    def _liken(self, kind: int, found: Hashable) -> None:
+        self.likenesses[kind].append(self._likenesses.setdefault(found, len(self._likenesses)))
 
     def image(self, image: Image) -> int:
         return self.images.of(image, image)
@@ -136,6 +171,7 @@ class Known:
         number = self.coordinators.of(key(machine), machine)
         if number == len(self.records):
             self.records.append((machine.version, machine.record))
+            self._liken(1, coordinator_likeness(machine))
         return number
 
     def store(self, store: Store) -> int:
@@ -219,7 +255,7 @@ class Known:
         at = (image, disk)
         found = self._written.get(at)
         if found is None:
-            after = replicas.performed(self._image(image), self.disks.values[disk])
+            after = replicas.performed(self._image(image), self.disks.values[disk], self.reduction)
             found = self._written[at] = self.image(after)
         return found
 
@@ -279,13 +315,13 @@ class Known:
             found = self._begun[at] = self.coordinator(state)
         return found
 
-    def poll(self, name: str, replica: int) -> int:
+    def poll(self, name: str, replica: int, epoch: int) -> int:
         """The event that a coordinator's status request to this replica leads to."""
-        at = (name, replica)
+        at = (name, replica, epoch)
         found = self._polls.get(at)
         if found is None:
             to = self.faces[replica].member
-            request = Received(Envelope(SHARD, name, 0, *to, StatusRequest(0)))
+            request = Received(Envelope(SHARD, name, 0, *to, StatusRequest(epoch)))
             taken = replicas.step(self.replicas.values[replica], request, self.reduction)
             found = self._polls[at] = self.input(Polled(canonical(taken.sent[0])))
         return found
@@ -315,6 +351,15 @@ class Known:
                 )
             after = tuple(sorted(known.items()))
             found = self._led[at] = self.leaders.of(after, after)
+        return found
+
+    def forget(self, leaders: int, epoch: int) -> int:
+        """Nobody can lead an epoch that every replica has passed."""
+        at = (leaders, epoch)
+        found = self._forgotten.get(at)
+        if found is None:
+            after = tuple(each for each in self.leaders.values[leaders] if each[0] >= epoch)
+            found = self._forgotten[at] = self.leaders.of(after, after)
         return found
 
     def reply(self, chain: int, replies: tuple[Appended, ...]) -> None:

@@ -145,6 +145,9 @@ def _fate_at_leader(
 ) -> Fate:
     """An answer to a leader is worth nothing once it leads that epoch no more.
 
+    A follower that came back and is Fenced tells where it is; it takes nothing but an announcement
+    now, so its leader only gains by knowing.
+
     An acknowledgement that has been counted could only matter again if the follower were added
     anew within the epoch, and then it would repeat what the follower will say itself.
 
@@ -156,8 +159,10 @@ def _fate_at_leader(
     lead = replica.lead
     if lead is None or message.epoch != replica.epoch:
         return Fate.DEAD
-    if not reduction or not isinstance(message, Ack):
+    if not reduction or isinstance(message, Progress):
         return Fate.WAITS
+    if isinstance(message, FenceAnswer):
+        return Fate.URGENT
     cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
     if cursor is not None and cursor.announced:
         floor = replica.commit if reduction is Reduction.ELECTIONS else 0

@@ -49,6 +49,7 @@ from shardlog.protocol.messages import (
     Message,
 )
 from shardlog.protocol.replica import Replica
+from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Role
 from shardlog.sim.explore_messages import Reduction
 from shardlog.sim.explore_values import AS_IT_IS, canonical
@@ -102,14 +103,21 @@ def copied(replica: Replica) -> Replica:
 def settled(replica: Replica, reduction: Reduction) -> Replica:
     """The canonical form, without what can make no difference.
 
-    While time stands still no moment does.  Where a follower stands is read only to bound what is
+    While time stands still no moment does.  Unless it leads, a replica does nothing with its commit
+    offset but refuse to cut below it, which must not be asked of it anyway; so it is made to forget
+    it, as by a restart from an old superblock.  Where a follower stands is read only to bound what is
     in flight, and for reports; what it acknowledged, below the commit offset, only for coverage.
     """
     replica.now_ms = 0
+    if replica.led < replica.epoch:
+        replica.led = 0  # compared only with the epoch
     replica.heard_ms = replica.fetched_ms = -1
     if not replica.promises and not replica.rewrites:
         replica.token = 0
     lead = replica.lead
+    if reduction and lead is None and replica.syncing is None and not replica.log.first:
+        replica.commit = 0
+        replica.sessions = SessionTable(LIMITS.sessions_max, LIMITS.replies_max)
     if lead is not None:
         lead.beat_ms = lead.paused_until_ms = -1
         if lead.serving:
@@ -172,11 +180,19 @@ def outgoing(replica: Replica, effect: Effect) -> Envelope | None:
 # --- disks -------------------------------------------------------------------------------------
 
 
-def performed(image: Image, effects: Sequence[Effect]) -> Image:
+def performed(image: Image, effects: Sequence[Effect], reduction: Reduction) -> Image:
     """The image after these disk effects, all of them durable."""
     for effect in effects:
         image = _perform(image, effect)
-    return image
+    block = image.superblock
+    if block is None:
+        return image
+    if block.led < block.epoch:
+        block = replace(block, led=0)
+    if reduction and block.syncing is None and not image.first:
+        block = replace(block, commit=0, sessions_at=0, sessions=())
+        image = image._replace(ridden_commit=0)
+    return image._replace(superblock=block)
 
 
 def _perform(image: Image, effect: Effect) -> Image:
@@ -242,7 +258,7 @@ def crashes(state: Replica, image: Image, event: Event, reduction: Reduction) ->
         unsynced: list[Effect] = []
         witness = settled(copied(replica), reduction)
         for effect in (*effects, None):
-            for left in _outcomes(image, unsynced):
+            for left in _outcomes(image, unsynced, reduction):
                 known = found.get(left)
                 if known is None or len(sent) >= len(known.sent):
                     after, mended = restarted(before.node, left, reduction)
@@ -256,14 +272,14 @@ def crashes(state: Replica, image: Image, event: Event, reduction: Reduction) ->
                 unsynced.append(effect)
                 if isinstance(effect, TruncateLog | ResetLog | Erase | Format):
                     floor = min(floor, effect.end if isinstance(effect, TruncateLog) else 0)
-        image = performed(image, unsynced)
+        image = performed(image, unsynced, reduction)
     for crash in found.values():
         if before.role is not Role.NOT_MEMBER:
             _check_promises(before.member, before.epoch, floor, crash)
     return list(found.values())
 
 
-def _outcomes(image: Image, effects: Sequence[Effect]) -> Iterator[Image]:
+def _outcomes(image: Image, effects: Sequence[Effect], reduction: Reduction) -> Iterator[Image]:
     """What a crash may leave of unsynced effects.
 
     Nothing behind a barrier lands before all that stands in front of it; within a stretch without
@@ -272,18 +288,18 @@ def _outcomes(image: Image, effects: Sequence[Effect]) -> Iterator[Image]:
     stretch: list[Effect] = []
     for effect in effects:
         if isinstance(effect, Barrier):
-            yield from _landed(image, stretch)
-            image = performed(image, stretch)
+            yield from _landed(image, stretch, reduction)
+            image = performed(image, stretch, reduction)
             stretch = []
         else:
             stretch.append(effect)
-    yield from _landed(image, stretch)
+    yield from _landed(image, stretch, reduction)
 
 
-def _landed(image: Image, stretch: Sequence[Effect]) -> Iterator[Image]:
+def _landed(image: Image, stretch: Sequence[Effect], reduction: Reduction) -> Iterator[Image]:
     for kept in product((False, True), repeat=len(stretch)):
         chosen = [effect for effect, keep in zip(stretch, kept, strict=True) if keep]
-        yield performed(image, chosen)
+        yield performed(image, chosen, reduction)
 
 
 def _check_promises(member: Member, epoch: int, floor: int, crash: Crashed) -> None:

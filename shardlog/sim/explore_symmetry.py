@@ -1,9 +1,9 @@
 """Symmetry: names decide nothing, so one state stands for all that differ by an exchange of names.
 
 Each interchangeable name can take the place of any other of its group.  The representative of a
-state is found in two moves.  First the ends are sorted by *orbit*, the smallest number that any
-exchange gives the machine there; that leaves few exchanges to try, mostly one.  Then the smallest
-of the tuples that these give is taken.
+state is found in two moves.  First the ends are sorted by a *likeness* of the machine there that
+no exchange of names can alter; that leaves few exchanges to try, mostly one.  Then the smallest of
+the tuples that these give is taken.
 
 For this to be right the transitions must not depend on names.  Where the coordinator's choice
 would, `explore_coordinators` branches over all that are equally good.
@@ -37,7 +37,6 @@ class Symmetry:
             tuple(known.ends[name] for name in group) for group in groups if len(group) > 1
         )
         self.exchanges: dict[tuple[int, ...], Exchange] = {}
-        self._orbits: tuple[dict[int, int], dict[int, int]] = ({}, {})
 
     def representative(self, state: State) -> State:
         if not self.groups:
@@ -56,34 +55,16 @@ class Symmetry:
         return best
 
     def _orders(self, state: State, group: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The orders of a group's ends by orbit; more than one where orbits are equal."""
-        ranked = sorted((self.orbit(end, state[end]), end) for end in group)
+        """The orders of a group's ends by likeness; more than one where some are alike."""
+        likenesses = self.known.likenesses[group[0] >= self.nodes]
+        ranked = sorted([(likenesses[state[end]], end) for end in group])
+        if len({likeness for likeness, _ in ranked}) == len(ranked):
+            return [tuple([end for _, end in ranked])]
         ties = [
             list(permutations([end for _, end in run]))
             for _, run in groupby(ranked, key=lambda each: each[0])
         ]
         return [tuple(end for part in parts for end in part) for parts in product(*ties)]
-
-    def orbit(self, end: int, number: int) -> int:
-        """The same for all machines that an exchange of names turns into each other."""
-        orbits = self._orbits[end >= self.nodes]
-        found = orbits.get(number)
-        if found is None:
-            images = {exchange.machine(end, number) for exchange in self._all()}
-            found = min(images)
-            for image in images:
-                orbits[image] = found
-        return found
-
-    def _all(self) -> list[Exchange]:
-        orders = product(*(list(permutations(group)) for group in self.groups))
-        return [self._named(each) for each in orders]
-
-    def _named(self, orders: tuple[tuple[int, ...], ...]) -> Exchange:
-        key = tuple(end for order in orders for end in order)
-        if key not in self.exchanges:
-            self.exchanges[key] = self._exchange(orders)
-        return self.exchanges[key]
 
     def _exchange(self, orders: tuple[tuple[int, ...], ...]) -> Exchange:
         """What stands at the n-th end of each order moves to the n-th end of its group."""
@@ -134,9 +115,6 @@ class Exchange:
             *state[at_store + 3 : width],
             *sorted([message(each) for each in state[width:]]),
         )
-
-    def machine(self, end: int, number: int) -> int:
-        return self.replica(number) if end < self.nodes else self.coordinator(number)
 
     def replica(self, number: int) -> int:
         found = self._replicas.get(number)

@@ -116,7 +116,10 @@ def _slots_copy(kind: type) -> Copy:
     def copy(value: Any, names: Names) -> Any:
         made = object.__new__(kind)
         for part in parts:
-            setattr(made, part, canonical(getattr(value, part), names))
+            inside = getattr(value, part)
+            if type(inside) not in _PLAIN:
+                inside = canonical(inside, names)
+            setattr(made, part, inside)
         return made
 
     return copy
@@ -126,6 +129,7 @@ def slots_of(kind: type) -> tuple[str, ...]:
     return tuple(part for each in kind.__mro__ for part in getattr(each, "__slots__", ()))
 
 
+_PLAIN = frozenset({int, bool, bytes, type(None)})
 _COPIES: dict[type, Copy] = {
     str: _string,
     tuple: _tuple,

@@ -145,6 +145,8 @@ class World:
                 known.judge(chain, core[at])
         if known.faces[replica].leads:
             core[self.at_leaders] = known.lead(core[self.at_leaders], replica)
+        passed = min([known.faces[each].epoch for each in core[: self.nodes]])
+        core[self.at_leaders] = known.forget(core[self.at_leaders], passed)
         if replies:
             known.reply(chain, replies)
 
@@ -171,9 +173,10 @@ class World:
             self.doing = Action(at, -1, True)
             core = list(state[: self.width])
             core[at], core[nodes + at] = known.restart(state[at], state[nodes + at])
-            self._count_crash(core)
-            self._judge(core, core[at], ())
-            self._arrive(state, core, at, -1, ())
+            if core[at] != state[at]:
+                self._count_crash(core)
+                self._judge(core, core[at], ())
+                self._arrive(state, core, at, -1, ())
 
     def _append(self, face: Face, number: int) -> int:
         """A client appends at a leader that serves; each write has a session of its own."""
@@ -219,7 +222,7 @@ class World:
             if record.epoch < self.bounds.epochs:
                 self._drive(state, at, self._suspect)
             if record.status is Status.STEADY and record.leader is not None:
-                self._look_after(state, at, record.leader)
+                self._look_after(state, at, record.leader, record.epoch)
         if state[self.at_crashes]:
             self.doing = Action(at, -1, True)
             name = self.bounds.coordinators[at - self.first_coordinator]
@@ -230,7 +233,7 @@ class World:
                 self._count_crash(core)
                 self._arrive(state, core, at, -1, ())
 
-    def _look_after(self, state: State, at: int, leader: Member) -> None:
+    def _look_after(self, state: State, at: int, leader: Member, epoch: int) -> None:
         """Commands, each given once, and a look at the leader."""
         given = state[self.at_commands]
         for number, event in enumerate(self._commands):
@@ -240,7 +243,7 @@ class World:
             name = self.bounds.coordinators[at - self.first_coordinator]
             replica = state[self.known.ends[leader.node]]
             if self.known.faces[replica].member == leader:
-                self._drive(state, at, self.known.poll(name, replica))
+                self._drive(state, at, self.known.poll(name, replica, epoch))
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -284,7 +287,10 @@ class World:
                     fresh.add(each)
             changed.append(end)
         left.sort()
-        self._found.append((*core, *left))
+        made = (*core, *left)
+        if made == state:
+            return
+        self._found.append(made)
         self._actions.append(self.doing)
 
     def _hasten(self, core: list[int], at: int, message: int) -> tuple[int, ...]:

@@ -1,17 +1,36 @@
-"""The named worlds."""
+"""The named worlds, and how each of them begins.
+
+Every world begins with a shard that is steady in epoch 1, with one session registered for each
+write to come; those that bring in a new node begin when it has caught up as a standby.  Getting
+there is rehearsed in order, without faults, so that all the states go into what is in question.
+"""
 
 from __future__ import annotations
 
-from shardlog.protocol.coordination import Commanded, CreateShard
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from shardlog.protocol.coordination import (
+    AbortChange,
+    Command,
+    Commanded,
+    Contract,
+    CreateShard,
+    Expand,
+    Swap,
+)
 from shardlog.protocol.effects import Received, Tick
-from shardlog.protocol.messages import Envelope, Register, Registered
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import Envelope, Register, Registered, StatusRequest
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.sim import explore_coordinators as coordinators
 from shardlog.sim import explore_replicas as replicas
-from shardlog.sim.explore_coordinators import Store
+from shardlog.sim.explore_coordinators import Polled, Store
 from shardlog.sim.explore_known import CLIENT
+from shardlog.sim.explore_messages import Reduction
 from shardlog.sim.explore_replicas import EMPTY_IMAGE, SHARD
-from shardlog.sim.explore_world import State, World
+from shardlog.sim.explore_values import key
+from shardlog.sim.explore_world import Bounds, State, World
 
 
 class Rehearsal:
@@ -19,11 +38,11 @@ class Rehearsal:
 
     def __init__(self, world: World, members: tuple[str, ...]) -> None:
         self.world = world
+        self.reduction = world.bounds.reduction
         bounds = world.bounds
-        self.images = dict.fromkeys(bounds.nodes, EMPTY_IMAGE)
+        self.images = {name: EMPTY_IMAGE for name in bounds.nodes}
         self.machines = {
-            name: replicas.restarted(name, EMPTY_IMAGE, bounds.reduction)[0]
-            for name in bounds.nodes
+            name: replicas.restarted(name, EMPTY_IMAGE, self.reduction)[0] for name in bounds.nodes
         }
         self.store = Store(0, None)
         self.first = bounds.coordinators[0]
@@ -32,6 +51,12 @@ class Rehearsal:
         self.told: list[Envelope] = []
         self.drive(Commanded(0, CreateShard(members, QuorumPolicy())))
         self.run()
+        world.sessions = tuple(self.register(number) for number in range(bounds.writes))
+
+    @property
+    def leader(self) -> Member:
+        assert self.store.record is not None and self.store.record.leader is not None
+        return self.store.record.leader
 
     def drive(self, event: coordinators.CoordinatorInput) -> None:
         driven = coordinators.steps(self.coordinator, self.store, event)[0]
@@ -39,45 +64,64 @@ class Rehearsal:
         self.queue += driven.sent
 
     def step(self, name: str, event: Received | Tick) -> None:
-        taken = replicas.step(self.machines[name], event, self.world.bounds.reduction)
+        taken = replicas.step(self.machines[name], event, self.reduction)
         self.machines[name] = taken.after
-        self.images[name] = replicas.performed(self.images[name], taken.disk)
+        self.images[name] = replicas.performed(self.images[name], taken.disk, self.reduction)
         self.queue += taken.sent
 
+    def deliver(self) -> None:
+        while self.queue:
+            envelope = self.queue.pop(0)
+            if envelope.dst in self.machines:
+                self.step(envelope.dst, Received(envelope, 1))
+            elif envelope.dst == CLIENT:
+                self.told.append(envelope)
+            else:
+                self.drive(Received(envelope))
+
     def run(self) -> None:
-        """Until nothing is in flight any more."""
+        """Until nothing happens any more."""
         while True:
-            while self.queue:
-                envelope = self.queue.pop(0)
-                if envelope.dst in self.machines:
-                    self.step(envelope.dst, Received(envelope, 1))
-                elif envelope.dst == CLIENT:
-                    self.told.append(envelope)
-                else:
-                    self.drive(Received(envelope))
-            before = self.coordinator
+            self.deliver()
+            before = key(self.coordinator)
             self.drive(Tick())
-            if not self.queue and self.coordinator == before:
+            if not self.queue and key(self.coordinator) == before:
                 return
 
     def register(self, number: int) -> int:
         """Open a session; its id."""
-        leader = self.store.record.leader if self.store.record else None
-        assert leader is not None
+        leader = self.leader
         self.step(leader.node, Received(Envelope(SHARD, CLIENT, 0, *leader, Register(number))))
-        self.run()
+        self.deliver()
         answer = self.told[-1].message
         assert isinstance(answer, Registered)
         return answer.session
 
+    def join(self, command: Command, node: str) -> None:
+        """Bring a node in, up to where it has caught up as a standby."""
+        self.drive(Commanded(1, command))
+        while not self._stands_by(node):
+            self.deliver()
+            self.step(node, Tick())
+            self.deliver()
+            if not self._stands_by(node):
+                request = Envelope(SHARD, self.first, 0, *self.leader, StatusRequest(1))
+                report = replicas.step(
+                    self.machines[self.leader.node], Received(request), self.reduction
+                ).sent[0]
+                self.drive(Polled(report))
+
+    def _stands_by(self, node: str) -> bool:
+        leader = self.machines[self.leader.node]
+        assert leader.lead is not None
+        known = [each for member, each in leader.lead.cursors.items() if member.node == node]
+        return any(each.announced and each.at == leader.log.end for each in known)
+
     def state(self) -> State:
         """The world's first state."""
         world, bounds, known = self.world, self.world.bounds, self.world.known
-        world.sessions = tuple(self.register(number) for number in range(bounds.writes))
         machines = [known.replica(self.machines[name]) for name in bounds.nodes]
         images = [known.image(self.images[name]) for name in bounds.nodes]
-        if not bounds.crashes:
-            images = [0 for _ in images]
         others = [
             known.coordinator(coordinators.started(name, self.store))
             for name in bounds.coordinators[1:]
@@ -89,7 +133,7 @@ class Rehearsal:
                 leaders = known.lead(leaders, machine)
         return (
             *machines,
-            *images,
+            *(images if bounds.crashes else [0] * len(images)),
             known.coordinator(self.coordinator),
             *others,
             known.store(self.store),
@@ -99,3 +143,99 @@ class Rehearsal:
             bounds.crashes,
             0,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A world by name: what it is for, its bounds, and how it begins."""
+
+    name: str
+    purpose: str
+    bounds: Bounds
+    joining: Command | None = None
+
+    def begin(self) -> tuple[World, State]:
+        world = World(self.bounds)
+        newcomer = getattr(self.joining, "new", None)
+        members = tuple(name for name in self.bounds.nodes if name != newcomer)
+        rehearsal = Rehearsal(world, members)
+        if self.joining is not None and newcomer is not None:
+            rehearsal.join(self.joining, newcomer)
+        return world, rehearsal.state()
+
+
+ABC = ("a", "b", "c")
+
+WORLDS = (
+    Named(
+        "elections",
+        "three replicas, elections only",
+        Bounds(ABC, epochs=3, writes=2, crashes=1, interchangeable=(ABC,)),
+    ),
+    Named(
+        "contract",
+        "a replica is given up, or not",
+        Bounds(
+            ABC,
+            epochs=3,
+            writes=1,
+            crashes=1,
+            commands=(Contract("c"), AbortChange()),
+            polls=True,
+            reduction=Reduction.CHANGES,
+            interchangeable=(("a", "b"),),
+        ),
+    ),
+    Named(
+        "expand",
+        "a replica is added, or not",
+        Bounds(
+            ("a", "b", "d"),
+            epochs=3,
+            writes=1,
+            crashes=1,
+            commands=(AbortChange(),),
+            polls=True,
+            reduction=Reduction.CHANGES,
+            interchangeable=(("a", "b"),),
+        ),
+        joining=Expand("d"),
+    ),
+    Named(
+        "swap",
+        "a replica is replaced, or not",
+        Bounds(
+            ("a", "b", "c", "d"),
+            epochs=3,
+            writes=1,
+            crashes=1,
+            commands=(AbortChange(),),
+            polls=True,
+            reduction=Reduction.CHANGES,
+            interchangeable=(("a", "b"),),
+        ),
+        joining=Swap("c", "d"),
+    ),
+    Named(
+        "coordinators",
+        "two coordinators, elections only",
+        Bounds(
+            ABC,
+            coordinators=("x", "y"),
+            epochs=3,
+            writes=1,
+            crashes=1,
+            interchangeable=(ABC, ("x", "y")),
+        ),
+    ),
+)
+
+
+def named(name: str) -> Named:
+    return next(each for each in WORLDS if each.name == name)
+
+
+def sized(world: Named, **bounds: int | None) -> Named:
+    """The same world with other bounds; None leaves one as it is."""
+    given = {name: value for name, value in bounds.items() if value is not None}
+    return replace(world, bounds=replace(world.bounds, **given))

@@ -2,8 +2,7 @@
 
 Each kind has an exit code of its own, because each calls for another answer: a safety failure is
 a wrong protocol, a liveness failure a stuck one, a crash a machine that met a state it calls
-impossible.  They derive from `BaseException`'s ordinary branch, so a careless `except` in a
-checker would hide them; there is none in this package.
+impossible.
 """
 
 from __future__ import annotations

@@ -216,6 +216,7 @@ class Node:
             watch(world, self.name, replica, event, effects)
         if replica.commit > world.atlas.commit:
             world.atlas.extend(replica.log, replica.commit)
+            world.ambush.committed(self)
         if effects:
             if self.doom is not None:
                 self._perform(effects[: self.doom])

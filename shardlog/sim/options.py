@@ -79,6 +79,7 @@ class Options:
     liveness_ms_max: int = 60_000
     leave_down: bool = False
     ambush: float = 0.0
+    readers: int = 0
 
     @classmethod
     def of(cls, seed: int) -> Options:
@@ -137,6 +138,7 @@ class Options:
             command_every_ms=sometimes(0.95, 300, 3000),
             leave_down=random.random() < 0.25,
             ambush=random.choice((0.0, 0.3, 0.6, 0.9)),
+            readers=random.choice((0, 1)),
         )
 
     @property
@@ -167,7 +169,7 @@ def _limits(random: Random, speed: float) -> Limits:
         repair_retry_ms=int(100 * speed),
         repair_tries_max=random.choice((5, 20)),
         batch_entries_max=random.choice((1, 4, 16)),
-        inflight_entries_max=random.choice((1, 4, 16, 64)),
+        inflight_entries_max=random.choice((1, 1, 4, 16, 64)),
         appends_inflight_max=random.choice((4, 32, 256)),
         standby_lag_entries_max=random.choice((2, 8)),
         sessions_max=random.choice((2, 4, 16, 64)),

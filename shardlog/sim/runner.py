@@ -7,7 +7,6 @@ crosses the process boundary, because nothing else is needed: a seed is replayed
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 import time
 import traceback
@@ -97,7 +96,7 @@ def run_many(
     started = time.perf_counter()
     summary = Summary()
     with _progress(len(seeds)) as advance:
-        for outcome in _outcomes(seeds, jobs or os.cpu_count() or 1):
+        for outcome in _outcomes(seeds, jobs or multiprocessing.cpu_count()):
             summary.add(outcome)
             advance()
             if on_outcome is not None:

@@ -1,34 +1,18 @@
-"""Replicas on perfect disks and coordinators on a perfect store, wired by an instant network.
+"""A replica on a perfect disk, and how to bring it into any state by real messages.
 
 Everything of the protocol is real; only what a driver does is played here, as simply as it can be:
-what is performed is durable, what is sent arrives in order, unless a test cuts, holds or kills.
-The invariants are checked after every step.
+what is performed is durable.  The invariants are checked after every step.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
-from itertools import combinations, count, pairwise
-from random import Random
+from itertools import combinations, pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from shardlog.protocol.choice import Decision, decide
-from shardlog.protocol.coordination import (
-    Accepted,
-    Command,
-    Commanded,
-    CompareAndSwap,
-    CoordinatorLimits,
-    CreateShard,
-    Load,
-    Rejected,
-)
-from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import (
     Barrier,
     Effect,
@@ -65,12 +49,11 @@ from shardlog.protocol.entry import (
 )
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import OPEN_END, History, Span, epoch_at
+from shardlog.protocol.leadership import Leadership
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
     Ack,
     Announce,
-    Append,
-    Appended,
     BecomeLeader,
     ClientRefused,
     Create,
@@ -83,21 +66,17 @@ from shardlog.protocol.messages import (
     Message,
     ReadResult,
     Refused,
-    Register,
-    Registered,
 )
-from shardlog.protocol.quorum import Ensemble, QuorumPolicy
+from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.replica import Replica
-from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Role
-from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.seal import seal, seal_body
-from shardlog.sim.store import Store
 
 SHARD = "orders"
 OPERATOR = "op"
 CLIENT = "client"
-TICK_MS = 25
+LIMITS = Limits()
+MAJORITY = QuorumPolicy()
 
 M = TypeVar("M")
 
@@ -233,7 +212,7 @@ def crashes(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
 class Node:
     """A replica and its disk."""
 
-    def __init__(self, name: str, limits: Limits = Limits()) -> None:
+    def __init__(self, name: str, limits: Limits = LIMITS) -> None:
         self.name = name
         self.limits = limits
         self.now_ms = 0
@@ -316,18 +295,23 @@ class Node:
             found.append(self.disk.entries[header.base])
         message: Message
         if isinstance(effect, ServeRead):
-            message, to = ReadResult(effect.nonce, tuple(found), effect.commit), Member(effect.client, 0)
+            to = Member(effect.client, 0)
+            message = ReadResult(effect.nonce, tuple(found), effect.commit)
+        elif not found:
+            return None
         elif isinstance(effect, SendEntries):
-            message, to = Entries(effect.epoch, tuple(found), effect.commit, effect.first), effect.to
+            to = effect.to
+            message = Entries(effect.epoch, tuple(found), effect.commit, effect.first)
         else:
-            message, to = Fetched(effect.epoch, tuple(found)), effect.to
+            to = effect.to
+            message = Fetched(effect.epoch, tuple(found))
         return Envelope(SHARD, self.name, self.replica.incarnation, *to, message)
 
 
 LEADER = Member("a", 1)
 
 
-def fenced(name: str = "b", epoch: int = 1, limits: Limits = Limits()) -> Node:
+def fenced(name: str = "b", epoch: int = 1, limits: Limits = LIMITS) -> Node:
     """A new replica, Fenced at `epoch`."""
     node = Node(name, limits)
     node.receive(Create(), draw=1)
@@ -341,7 +325,7 @@ def follower(
     *,
     epoch: int = 1,
     standby: bool = False,
-    limits: Limits = Limits(),
+    limits: Limits = LIMITS,
 ) -> Node:
     """A replica that follows LEADER in `epoch` and has received `headers`."""
     node = fenced(epoch=epoch, limits=limits)
@@ -357,8 +341,8 @@ def leading(
     epoch: int = 2,
     names: str = "abc",
     silent: str = "",
-    policy: QuorumPolicy = QuorumPolicy(),
-    limits: Limits = Limits(),
+    policy: QuorumPolicy = MAJORITY,
+    limits: Limits = LIMITS,
 ) -> Node:
     """A, which leads `epoch` with `headers`; all but the silent ones were fenced with the same."""
     leader = restarted("a", headers, limits=limits)
@@ -378,6 +362,12 @@ def leading(
     return leader
 
 
+def lead_of(node: Node) -> Leadership:
+    """What it keeps while it leads."""
+    assert node.replica.lead
+    return node.replica.lead
+
+
 def fenced_answer(name: str, headers: Sequence[Header], epoch: int = 2) -> FenceAnswer:
     return only(restarted(name, headers).receive(Fence(epoch)), FenceAnswer)
 
@@ -394,7 +384,7 @@ def restarted(
     commit: int = 0,
     history: History | None = None,
     bad: Mapping[int, Mark] = MappingProxyType({}),
-    limits: Limits = Limits(),
+    limits: Limits = LIMITS,
 ) -> Node:
     """A replica that comes back with this on disk."""
     node = Node(name, limits)
@@ -444,9 +434,10 @@ def only(effects: Iterable[object], kind: type[M]) -> M:
 
 def refusal(effects: Iterable[object]) -> Refusal | None:
     """The refusal among `effects`, if there is one."""
-    answers = [*sent(effects, Refused), *sent(effects, ClientRefused)]
-    assert len(answers) <= 1
-    return answers[0].refusal if answers else None
+    found = [each.refusal for each in sent(effects, Refused)]
+    found += [each.refusal for each in sent(effects, ClientRefused)]
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 def snapshot(state: Any) -> Any:
@@ -460,240 +451,3 @@ def snapshot(state: Any) -> Any:
         kept = sorted(names - {"now_ms", "out"})
         return type(state).__name__, tuple((name, snapshot(getattr(state, name))) for name in kept)
     return state
-
-
-# --- several -----------------------------------------------------------------------------------
-
-
-class Cluster:
-    """Nodes, coordinators and their store.  A test cuts links, holds messages, kills, and reads."""
-
-    def __init__(
-        self,
-        nodes: str = "abc",
-        operators: Iterable[str] = (),
-        limits: Limits = Limits(),
-        policy: QuorumPolicy = QuorumPolicy(),
-    ) -> None:
-        self.nodes = {name: Node(name, limits) for name in nodes}
-        self.policy = policy
-        self.coordinators = {name: self._coordinator(name) for name in operators}
-        self.scheduler = Scheduler()
-        self.store = Store(self.scheduler, Random(0), latency_us=0)
-        self.store.watchers.append(self._stored)
-        self.now_ms = 0
-        self.down: set[str] = set()
-        self.cut: set[tuple[str, str]] = set()
-        self.hold: Callable[[Envelope], bool] = lambda envelope: False
-        self.held: list[Envelope] = []
-        # All that happened, for a test to look at; `on_line` may kill whoever it likes.
-        self.replies: list[Any] = []
-        self.delivered: list[Envelope] = []
-        self.records: list[Shard] = []
-        self.lines: list[str] = []
-        self.on_line: Callable[[str], None] = lambda line: None
-        # What any replica ever called committed, by base; and who leads, by epoch.
-        self.chain: dict[int, int] = {}
-        self.voices: dict[int, Member] = {}
-        self._lives: Counter[str] = Counter()
-        self._draws = count(1)
-        self._numbers = count(1)
-
-    @staticmethod
-    def _coordinator(name: str) -> Coordinator:
-        return Coordinator(name, SHARD, CoordinatorLimits())
-
-    @property
-    def record(self) -> Shard:
-        assert self.store.record
-        return self.store.record
-
-    # --- as the operator and as a client ---
-
-    def create(self) -> None:
-        for name in self.nodes:
-            self.tell(name, Create())
-
-    @property
-    def ensemble(self) -> Ensemble:
-        return tuple(node.member for node in self.nodes.values())
-
-    def tell(self, name: str, message: Message, src: str = OPERATOR) -> list[Any]:
-        """Send, let everything happen, and return what comes back to people."""
-        before = len(self.replies)
-        self._send(self.nodes[name].envelope(message, src))
-        self.settle()
-        return self.replies[before:]
-
-    def fence(self, epoch: int, names: str) -> dict[Member, FenceAnswer]:
-        answers = [sent(self.tell(name, Fence(epoch)), FenceAnswer) for name in names]
-        return {each.member: each for found in answers for each in found if each.epoch == epoch}
-
-    def elect(self, epoch: int, names: str, ensemble: Ensemble | None = None) -> Node:
-        """What a coordinator does: fence `names`, decide, BecomeLeader."""
-        ensemble = ensemble or self.ensemble
-        answers = self.fence(epoch, names)
-        decision = decide(answers, (ensemble,), self.policy)
-        assert isinstance(decision, Decision), decision
-        leader, kept, sources = decision.leader, decision.kept, decision.sources
-        others = [each for each in ensemble if each in answers and each != leader]
-        followers = tuple(answers[each] for each in others)
-        message = BecomeLeader(epoch, ensemble, self.policy, kept, sources, followers)
-        self.tell(leader.node, message)
-        return self.nodes[leader.node]
-
-    def leader(self) -> Node:
-        leaders = [each for each in self.nodes.values() if each.replica.role is Role.LEADER]
-        return max(leaders, key=lambda node: node.replica.epoch)
-
-    def register(self, to: Node | None = None) -> int:
-        answers = self.tell((to or self.leader()).name, Register(next(self._numbers)), CLIENT)
-        return only(answers, Registered).session
-
-    def append(
-        self, session: int, request: int, body: bytes = b"x", to: Node | None = None
-    ) -> Appended | ClientRefused | None:
-        """The answer, or None if there is none (yet)."""
-        message = Append(session, request, 1, body, seal_body(body))
-        answers = self.tell((to or self.leader()).name, message, CLIENT)
-        return answers[-1] if answers else None
-
-    def command(self, command: Command, operator: str = OPERATOR) -> Accepted | Rejected | None:
-        before = len(self.replies)
-        self._step(operator, Commanded(next(self._numbers), command))
-        self.settle()
-        answers = [each for each in self.replies[before:] if isinstance(each, Accepted | Rejected)]
-        return answers[-1] if answers else None
-
-    def bring_up(self, names: str = "abc") -> Node:
-        """Create the shard by command, and wait for its first leader."""
-        self.run(TICK_MS)
-        operator = next(iter(self.coordinators))
-        answer = self.command(CreateShard(tuple(names), self.policy), operator)
-        assert isinstance(answer, Accepted), answer
-        self.run(500)
-        return self.leader()
-
-    # --- what a test does to it ---
-
-    def kill(self, name: str) -> None:
-        self.down.add(name)
-        self._lives[name] += 1
-
-    def revive(self, name: str) -> None:
-        self.down.discard(name)
-        if name in self.nodes:
-            self.nodes[name].restart()
-        else:
-            self.coordinators[name] = self._coordinator(name)
-
-    def wipe(self, name: str) -> None:
-        """A new volume under the old name."""
-        self.nodes[name].disk = Disk()
-        self.nodes[name].restart()
-
-    def release(self) -> None:
-        held, self.held, self.hold = self.held, [], lambda envelope: False
-        for envelope in held:
-            self._send(envelope)
-        self.settle()
-
-    def part(self, *names: str) -> None:
-        """Cut every link between these nodes."""
-        self.cut |= {(src, dst) for src in names for dst in names if src != dst}
-
-    def run(self, ms: int) -> None:
-        for _ in range(0, ms, TICK_MS):
-            self.now_ms += TICK_MS
-            for name in (*self.nodes, *self.coordinators):
-                self._step(name, Tick())
-            self.settle()
-
-    def run_until(self, done: Callable[[], bool], ms: int) -> None:
-        for _ in range(0, ms, TICK_MS):
-            if done():
-                return
-            self.run(TICK_MS)
-        raise AssertionError(f"not within {ms} ms")
-
-    def settle(self) -> None:
-        self.scheduler.run()
-
-    # --- the driver's part ---
-
-    def _later(self, name: str) -> Callable[[Any], None]:
-        """Take an event to this life of a process."""
-        return partial(self._arrive, name, self._lives[name])
-
-    def _arrive(self, name: str, life: int, event: Any) -> None:
-        if life == self._lives[name]:
-            self._step(name, event)
-
-    def _step(self, name: str, event: Any) -> None:
-        if name in self.down:
-            return
-        if name not in self.nodes:
-            self._perform(name, self.coordinators[name].step(self.now_ms, event))
-            return
-        node = self.nodes[name]
-        node.now_ms = self.now_ms
-        self._perform(name, node.step(event))
-        if node.replica.role is Role.LEADER:
-            voice = self.voices.setdefault(node.replica.epoch, node.member)
-            assert voice == node.member, f"{voice} and {node.member} lead {node.replica.epoch}"
-        if node.replica.commit != node.checked:
-            node.checked = node.replica.commit
-            self._check_chain(node.replica)
-
-    def _perform(self, name: str, effects: Iterable[object]) -> None:
-        for effect in effects:
-            if name in self.down:
-                return
-            if isinstance(effect, Send):
-                self._send(effect.envelope)
-            elif isinstance(effect, SendEntries | SendFetched | ServeRead):
-                envelope = self.nodes[name].read(effect)
-                if envelope:
-                    self._send(envelope)
-            elif isinstance(effect, Sync):
-                self.scheduler.after(0, self._later(name), Synced(effect.token))
-            elif isinstance(effect, Load):
-                self.store.load(self._later(name))
-            elif isinstance(effect, CompareAndSwap):
-                self.store.compare_and_swap(effect, self._later(name))
-            elif isinstance(effect, Accepted | Rejected):
-                self.replies.append(effect)
-            else:
-                self.nodes[name].disk.perform(effect)
-
-    def _stored(self, version: int, record: Shard) -> None:
-        self.records.append(record)
-        self._line(f"metadata: {record.phase or record.status} {record.epoch}")
-        for name in self.coordinators:
-            self.store.tell(self._later(name))
-
-    def _send(self, envelope: Envelope) -> None:
-        src, dst, message = envelope.src, envelope.dst, envelope.message
-        if (src, dst) in self.cut:
-            return
-        if self.hold(envelope):
-            self.held.append(envelope)
-            return
-        self.delivered.append(envelope)
-        if dst in self.nodes or dst in self.coordinators:
-            draw = next(self._draws) if isinstance(message, Create) else 0
-            self.scheduler.after(0, self._later(dst), Received(envelope, draw))
-        else:
-            self.replies.append(message)
-        self._line(f"{src} → {dst}: {type(message).__name__}")
-
-    def _line(self, line: str) -> None:
-        self.lines.append(line)
-        self.on_line(line)
-
-    def _check_chain(self, r: Replica) -> None:
-        """NoLogDivergence, over all that was ever committed anywhere."""
-        for header in r.log.headers:
-            if header.base < r.commit and header.base not in r.log.marks:
-                known = self.chain.setdefault(header.base, header.checksum)
-                assert known == header.checksum, f"{r.member} committed another {header.id}"

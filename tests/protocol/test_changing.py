@@ -1,17 +1,19 @@
 """Reconfigurations, as the leader carries them out."""
 
 import pytest
+
 from protocol.harness import (
     CLIENT,
+    LIMITS,
     acked,
     chain,
     fenced_answer,
+    lead_of,
     leading,
     only,
     refusal,
     sent,
 )
-
 from shardlog.protocol.effects import Barrier, Limits, Send, Sync, WriteEntries, WriteSuperblock
 from shardlog.protocol.entry import Kind, Member
 from shardlog.protocol.failures import Illegal, NotReady, StaleEpoch, StandbyLagging, WrongRole
@@ -48,7 +50,7 @@ def kinds(effects):
     return [type(each) for each in effects if not isinstance(each, Send)]
 
 
-def steady(*, holders="bc", standby_at=None, limits=Limits()):
+def steady(*, holders="bc", standby_at=None, limits=LIMITS):
     """A leads epoch 2 over B and C, all committed up to 4 by `holders`; D may be a standby."""
     leader = leading(LOG, limits=limits)
     for name in "bc":
@@ -146,7 +148,11 @@ def test_O5_commit_is_refused_before_coverage():
     leader = steady(holders="c")
     leader.receive(Prepare(3, CONTRACT))
     assert isinstance(refusal(leader.receive(Commit(3, CONTRACT))), NotReady)
-    assert leader.replica.lead.ensemble == ABC
+    assert lead_of(leader).ensemble == ABC
+
+
+def test_O5_covered_at_once_if_the_final_ensemble_holds_everything():
+    assert only(steady().receive(Prepare(3, CONTRACT)), Prepared).covered
 
 
 def test_O5_once_covered_always_covered():
@@ -171,8 +177,8 @@ def test_O4_from_covered_on_both_ensembles_must_hold_what_is_committed():
 
 
 def test_O4_before_covered_the_old_ensemble_commits_alone():
-    leader = steady(standby_at=4)
-    leader.receive(Prepare(3, EXPAND))
+    leader = steady(holders="b", standby_at=3)
+    assert not only(leader.receive(Prepare(3, EXPAND)), Prepared).covered
     acked(leader, "b", 5)
     assert leader.replica.commit == 5
 
@@ -186,8 +192,8 @@ def test_O4_commit_brings_the_final_ensemble_into_force():
     acked(leader, "b", 5)
     assert covered(leader, CONTRACT)
     assert only(leader.receive(Commit(3, CONTRACT)), Committed).epoch == 3
-    assert leader.replica.lead.ensemble == (A, B)
-    assert C not in leader.replica.lead.cursors
+    assert lead_of(leader).ensemble == (A, B)
+    assert C not in lead_of(leader).cursors
 
 
 def test_O4_commit_is_idempotent():
@@ -225,7 +231,7 @@ def test_O4_abort_takes_the_old_node_back_in_a_new_epoch():
     effects = leader.receive(Abort(4, ABC))
     assert only(effects, Aborted).epoch == 4
     assert leader.replica.log.headers[-1].epoch == 4
-    assert leader.replica.lead.cursors[D].standby
+    assert lead_of(leader).cursors[D].standby
     acked(leader, "c", 6)
     assert leader.replica.commit == 6
 

@@ -5,18 +5,20 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol.harness import chain, history_of, restarted
 
+from protocol.harness import chain, history_of, restarted
 from shardlog.protocol.choice import Decision, Waiting, decide
 from shardlog.protocol.entry import EntryId, Header, Member
 from shardlog.protocol.history import Span, epoch_at
 from shardlog.protocol.log import Mark
-from shardlog.protocol.messages import Fence, FenceAnswer
+from shardlog.protocol.messages import Fence, FenceAnswer, Operation, Reconfiguration
 from shardlog.protocol.quorum import QuorumPolicy
+from shardlog.protocol.shard import Phase, Shard, Status
 
 A, B, C, D, E = (Member(node, 1) for node in "abcde")
 ABC = (A, B, C)
 MAJORITY = QuorumPolicy()
+NO_COPY = Waiting(EntryId(1, 1), "no valid copy has answered")
 
 
 def answer(member, epochs, *, commit=0, bad=None, history=None) -> FenceAnswer:
@@ -33,11 +35,17 @@ def answers(**logs):
     }
 
 
+def chosen(told, ensembles=(ABC,), policy=MAJORITY, **preferences) -> Decision:
+    decision = decide(told, ensembles, policy, **preferences)
+    assert isinstance(decision, Decision), decision
+    return decision
+
+
 # --- who leads ---------------------------------------------------------------------------------
 
 
 def test_N3_the_last_entrys_epoch_decides_before_the_length():
-    decision = decide(answers(a=[1, 1, 1], b=[1, 2]), (ABC,), MAJORITY)
+    decision = chosen(answers(a=[1, 1, 1], b=[1, 2]))
     assert decision.leader == B
     assert (decision.kept.history, decision.kept.end) == ((Span(1, 0), Span(2, 1)), 2)
 
@@ -47,33 +55,33 @@ def test_N3_a_laggard_whose_epoch_was_raised_is_not_chosen():
     laggard.receive(Fence(9))
     told = answers(a=[1, 1, 2], b=laggard.answer())
     assert told[B].epoch > told[A].epoch
-    assert decide(told, (ABC,), MAJORITY).leader == A
+    assert chosen(told).leader == A
 
 
 def test_N2_an_epoch_without_entries_gives_no_rank():
     """Adopted the history of epoch 3, crashed before any entry of it arrived."""
     hollow = answer(B, [1, 1], history=(Span(1, 0), Span(3, 2)))
     assert hollow.history == (Span(1, 0),)
-    assert decide(answers(a=[1, 1, 2], b=hollow), (ABC,), MAJORITY).leader == A
+    assert chosen(answers(a=[1, 1, 2], b=hollow)).leader == A
 
 
 @pytest.mark.parametrize("preferred", ["a", "b", "c"])
 def test_preference_breaks_ties_only(preferred):
     told = answers(a=[1, 1], b=[1, 1], c=[1])
-    chosen = decide(told, (ABC,), MAJORITY, preferred=preferred).leader
-    assert chosen == (Member(preferred, 1) if preferred != "c" else A)
+    leader = chosen(told, preferred=preferred).leader
+    assert leader == (Member(preferred, 1) if preferred != "c" else A)
 
 
 def test_T13_an_excluded_candidate_leads_only_if_there_is_no_other():
     told = answers(a=[1, 1], b=[1])
-    assert decide(told, (ABC,), MAJORITY, excluded=(A,)).leader == B
-    assert decide(told, (ABC,), MAJORITY, excluded=(A, B)).leader == A
+    assert chosen(told, excluded=(A,)).leader == B
+    assert chosen(told, excluded=(A, B)).leader == A
 
 
 def test_V9_a_syncing_replica_never_leads():
     told = answers(a=[1, 1], b=[1])
     told[A] = FenceAnswer(**{**fields(told[A]), "syncing": True})
-    assert decide(told, (ABC,), MAJORITY).leader == B
+    assert chosen(told).leader == B
 
 
 def fields(told):
@@ -82,7 +90,7 @@ def fields(told):
 
 def test_the_leader_comes_from_the_final_ensemble():
     told = answers(a=[1], b=[1], d=[1, 1])
-    decision = decide(told, ((A, B, D), (A, B, C)), MAJORITY)
+    decision = chosen(told, ((A, B, D), (A, B, C)))
     assert (decision.leader, decision.kept.end, decision.sources) == (A, 2, (D, B))
 
 
@@ -91,6 +99,16 @@ def test_the_leader_comes_from_the_final_ensemble():
 
 def test_O1_no_choice_without_a_fencing_quorum():
     assert decide(answers(a=[1]), (ABC,), MAJORITY) == Waiting(None, "no fencing quorum yet")
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_O4_in_commit_and_only_then_both_ensembles_are_fenced(phase):
+    change = Reconfiguration(Operation.SWAP, ABC, C, D)
+    record = Shard("orders", Status.ELECTION, 2, None, ABC, change=change, phase=phase)
+    both = phase is Phase.COMMIT
+    assert record.ensembles == ((ABC, (A, B, D)) if both else (ABC,))
+    assert record.fencing_ensemble == ((A, B, C, D) if both else ABC)
+    assert record.final_ensemble == ((A, B, D) if both else ABC)
 
 
 @pytest.mark.parametrize("policy", [MAJORITY, QuorumPolicy(2, 3)])
@@ -103,7 +121,7 @@ def test_O4_one_quorum_over_the_union_is_not_enough(policy):
 
 def test_O4_both_ensembles_fenced_find_what_either_committed():
     told = answers(b=[1, 1], c=[1], d=[1], e=[1])
-    decision = decide(told, ((A, B, C, D), (A, B, C, E)), QuorumPolicy(2, 3))
+    decision = chosen(told, ((A, B, C, D), (A, B, C, E)), QuorumPolicy(2, 3))
     assert (decision.leader, decision.kept.end) == (B, 2)
 
 
@@ -113,7 +131,7 @@ def test_O5_the_leaving_nodes_log_counts_in_a_choice():
     final = (A, B)
     by_the_seed = max((told[each] for each in final if each in told), key=lambda each: each.end)
     assert by_the_seed.end == 1, "x is lost"
-    ours = decide(told, (ABC,), MAJORITY)
+    ours = chosen(told)
     assert ours.kept.end == 2
     assert C in {ours.leader, *ours.sources}
 
@@ -125,33 +143,33 @@ def test_O5_the_leaving_nodes_log_counts_in_a_choice():
 def test_T2_a_damaged_entry_without_another_copy_stops_the_election(mark):
     """On A and B, bad on B, A down: it may have been committed."""
     told = answers(b=answer(B, [1, 1], bad={1: mark}), c=[1])
-    assert decide(told, (ABC,), MAJORITY) == Waiting(EntryId(1, 1), "no valid copy has answered")
+    assert decide(told, (ABC,), MAJORITY) == NO_COPY
 
 
 @pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
 def test_T2_it_survives_when_a_copy_turns_up(mark):
     told = answers(a=[1, 1], b=answer(B, [1, 1], bad={1: mark}), c=[1])
-    decision = decide(told, (ABC,), MAJORITY)
+    decision = chosen(told)
     assert (decision.leader, decision.kept.end) == (A, 2)
 
 
 @pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
 def test_T2_it_is_cut_when_a_nack_quorum_never_had_it(mark):
     told = answers(a=[1], b=answer(B, [1, 1], bad={1: mark}), c=[1])
-    decision = decide(told, (ABC,), MAJORITY)
+    decision = chosen(told)
     assert (decision.kept.end, decision.kept.history) == (1, (Span(1, 0),))
 
 
 def test_T2_a_valid_other_entry_is_a_nack():
     told = answers(a=[1, 2], b=answer(B, [1, 3], bad={1: Mark.CORRUPT}), c=[1])
-    decision = decide(told, (ABC,), MAJORITY)
+    decision = chosen(told)
     assert decision.kept.history == (Span(1, 0), Span(2, 1))
 
 
 def test_T2_corrupt_copies_do_not_nack():
     bad = {1: Mark.CORRUPT}
     told = answers(a=answer(A, [1, 1], bad=bad), b=answer(B, [1, 1], bad=bad), c=[1])
-    assert decide(told, (ABC,), MAJORITY).entry == EntryId(1, 1)
+    assert decide(told, (ABC,), MAJORITY) == NO_COPY
 
 
 def test_T2_what_was_trimmed_is_not_a_nack():
@@ -168,7 +186,7 @@ def test_T2_what_somebody_knows_to_be_committed_is_never_cut():
 
 def test_T3_sources_are_named_best_first():
     told = answers(a=[1, 1, 1], b=[1], c=[1, 1])
-    assert decide(told, (ABC,), MAJORITY).sources == (C, B)
+    assert chosen(told).sources == (C, B)
 
 
 def test_T3_disjoint_damage_is_no_obstacle():
@@ -177,7 +195,7 @@ def test_T3_disjoint_damage_is_no_obstacle():
         b=answer(B, [1, 1, 1], bad={1: Mark.CORRUPT}),
         c=answer(C, [1, 1, 1], bad={2: Mark.FAULT}),
     )
-    assert decide(told, (ABC,), MAJORITY).kept.end == 3
+    assert chosen(told).kept.end == 3
 
 
 # --- random histories --------------------------------------------------------------------------
@@ -250,8 +268,13 @@ def stories(draw):
     policy = QuorumPolicy(draw(st.none() | st.integers(1, size)), None)
     members = tuple(dict.fromkeys(member for each in ensembles for member in each))
     story = Story(
-        ensembles, policy, {m: [] for m in members}, {m: () for m in members},
-        dict.fromkeys(members, 0), [], {},
+        ensembles,
+        policy,
+        {m: [] for m in members},
+        dict.fromkeys(members, ()),
+        dict.fromkeys(members, 0),
+        [],
+        {},
     )
     for epoch in range(1, draw(st.integers(1, 5)) + 1):
         order = draw(st.permutations(members))

@@ -5,10 +5,10 @@ from collections import deque
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol.harness import chain
 
+from protocol.harness import chain
 from shardlog.protocol.cursor import Cursor
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.log import Log, Mark
 
 B = Member("b", 1)
@@ -37,7 +37,8 @@ class Link:
         self.leader, self.follower = log_of(length), log_of(held)
         self.cursor = announced(held)
         self.now_ms = 0
-        self.batches, self.acks = deque(), deque()
+        self.batches: deque[list[Header]] = deque()
+        self.acks: deque[int] = deque()
         self.sent = 0
 
     def send(self):

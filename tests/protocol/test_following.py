@@ -3,9 +3,11 @@
 from contextlib import suppress
 
 import pytest
+
+from protocol.cluster import Cluster
 from protocol.harness import (
     LEADER,
-    Cluster,
+    LIMITS,
     aftermaths,
     chain,
     entries,
@@ -17,7 +19,6 @@ from protocol.harness import (
     sent,
     snapshot,
 )
-
 from shardlog.protocol.choice import Possible
 from shardlog.protocol.effects import (
     Barrier,
@@ -70,7 +71,10 @@ def kinds(effects):
     return [type(each) for each in effects if not isinstance(each, Send)]
 
 
-def announcement(epoch=2, history=(Span(1, 0), Span(2, 2)), cut=2, **fields):
+NEXT = (Span(1, 0), Span(2, 2))
+
+
+def announcement(epoch=2, history=NEXT, cut=2, **fields):
     message = {"commit": 0, "standby": False, "snapshot": None} | fields
     return Announce(epoch, history, cut, **message)
 
@@ -282,7 +286,7 @@ def test_T12_a_standby_tells_where_it_is_and_never_acks():
 WANTED = Snapshot(LEADER, history_of(LOG), 1, LOG[0].checksum, 4, LOG[-1].checksum, ())
 
 
-def installing(limits=Limits()):
+def installing(limits=LIMITS):
     """A new node that has been told to install WANTED, and asks for it."""
     node = fenced("d", limits=limits)
     node.receive(InstallSnapshot(1, WANTED))
@@ -299,9 +303,9 @@ def test_V8_the_log_is_reset_before_anything_is_fetched():
 def test_V8_only_the_negotiated_source_is_asked():
     node = installing()
     effects = node.tick(1000)
-    asked = [each.envelope for each in effects if isinstance(each, Send)]
-    assert [(each.dst, type(each.message)) for each in asked] == [("a", Fetch)]
-    assert (asked[0].message.start, asked[0].message.end) == (1, 4)
+    asked = only(effects, Fetch)
+    assert (asked.start, asked.end) == (1, 4)
+    assert [each.envelope.dst for each in effects if isinstance(each, Send)] == ["a"]
 
 
 def test_V8_only_the_negotiated_source_is_believed():

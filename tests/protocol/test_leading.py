@@ -1,22 +1,23 @@
 """Leading: how an epoch begins, what commits, who counts, and how it ends."""
 
 import pytest
+
+from protocol.cluster import Cluster
 from protocol.harness import (
     CLIENT,
-    Cluster,
     acked,
     aftermaths,
     chain,
     fenced,
     fenced_answer,
     history_of,
+    lead_of,
     leading,
     only,
     refusal,
     restarted,
     sent,
 )
-
 from shardlog.protocol.effects import (
     Barrier,
     Limits,
@@ -227,7 +228,7 @@ def test_O9_what_is_not_committed_is_not_applied():
     leader.receive(Register(1), CLIENT)
     assert leader.replica.sessions.applied == leader.replica.commit == 4
     assert not leader.replica.sessions.sessions
-    assert leader.replica.lead.tip.applied == 5, "but it admits by the whole log"
+    assert lead_of(leader).tip.applied == 5, "but it admits by the whole log"
 
 
 def test_O9_a_restart_applies_up_to_the_commit_offset():
@@ -357,7 +358,9 @@ def test_O2_a_late_fencer_is_added_and_announced_to():
 
 def test_O2_a_stranger_is_not_added():
     leader = leading(LOG)
-    assert refusal(leader.receive(AddFollower(2, fenced_answer("d", LOG), False))) == UnknownMember(D)
+    assert refusal(leader.receive(AddFollower(2, fenced_answer("d", LOG), False))) == UnknownMember(
+        D
+    )
 
 
 def test_T12_a_standby_is_fed_and_never_counted():

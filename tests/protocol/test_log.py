@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol.harness import chain
 
+from protocol.harness import chain
 from shardlog.protocol.entry import GENESIS_CHECKSUM, EntryId, unreadable
 from shardlog.protocol.failures import (
     DifferentEntry,

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from protocol.harness import chain, fenced, follower, sent
 
 import shardlog.protocol as package
+from protocol.harness import chain, fenced, follower, sent
 from shardlog.protocol.messages import Fence
 from shardlog.protocol.replica import HANDLERS
 from shardlog.protocol.states import Role
@@ -22,9 +22,9 @@ def imports(module: str) -> set[str]:
     """The modules that it names, those of the protocol by their last part."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((HOME / f"{module}.py").read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module == package.__name__:
+        if isinstance(node, ast.Import) or (
+            isinstance(node, ast.ImportFrom) and node.module == package.__name__
+        ):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.removeprefix(f"{package.__name__}."))

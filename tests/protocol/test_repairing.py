@@ -1,20 +1,20 @@
 """Repair: from those who hold a good copy, and what happens when nobody does."""
 
 import pytest
+
+from protocol.cluster import Cluster
 from protocol.harness import (
     LEADER,
-    Cluster,
     Node,
-    acked,
     chain,
     entries,
     follower,
     history_of,
+    lead_of,
     only,
     restarted,
     sent,
 )
-
 from shardlog.protocol.effects import (
     Limits,
     ReadFailed,
@@ -42,6 +42,7 @@ from shardlog.protocol.states import Role
 
 A, B, C = (Member(node, 1) for node in "abc")
 LOG = chain([1, 1, 1, 1])
+HISTORY = history_of(LOG)
 LIMITS = Limits(repair_tries_max=3)
 
 
@@ -74,7 +75,7 @@ def given(node, *headers, src=B):
 @pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
 def test_T3_a_leader_repairs_before_it_opens_its_epoch(mark):
     node = candidate(bad={1: mark})
-    assert not node.replica.lead.serving
+    assert not lead_of(node).serving
     assert asked(node.tick()) == [("c", 1, 2)]
     effects = given(node, LOG[1])
     assert only(effects, RewriteEntry).entry.header == LOG[1]
@@ -131,7 +132,7 @@ def test_T13_a_candidate_that_cannot_repair_says_so_and_steps_down():
 # --- answering a fetch -------------------------------------------------------------------------
 
 
-def fetched_from(node, start, end, history=history_of(LOG)):
+def fetched_from(node, start, end, history=HISTORY):
     return [
         [header.base for header in each.headers]
         for each in sent(node.receive(Fetch(2, history, start, end), LEADER), SendFetched)

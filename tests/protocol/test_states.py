@@ -5,8 +5,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from protocol.harness import LEADER, Cluster, Node, chain, fenced, follower, history_of, leading
 
+from protocol.cluster import Cluster
+from protocol.harness import LEADER, Node, chain, fenced, follower, history_of, leading
 from shardlog.protocol.coordination import Contract, Expand, Promote, Swap, TrimShard
 from shardlog.protocol.failures import StaleEpoch
 from shardlog.protocol.history import OPEN_END

@@ -1,9 +1,13 @@
 """When a leader is deposed: only on corroborated evidence."""
 
+from dataclasses import replace
+
 import pytest
 
+from protocol import harness
+from protocol.harness import chain, only
 from shardlog.protocol.entry import Member
-from shardlog.protocol.messages import StatusReport
+from shardlog.protocol.messages import StatusReport, StatusRequest
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.suspicion import Seen, election_possible, leader_works
 
@@ -12,38 +16,17 @@ NOW_MS, SINCE_MS = 1000, 400
 MAJORITY = QuorumPolicy()
 
 
+REPORT = only(harness.follower(chain([1])).receive(StatusRequest(1)), StatusReport)
+
+
 def follower(member, heard_ms_ago, at_ms=NOW_MS, leader=A):
-    report = StatusReport(
-        member=member,
-        role="FOLLOWER",
-        epoch=1,
-        end=0,
-        commit=0,
-        leader=leader,
-        heard_ms_ago=heard_ms_ago,
-        serving=False,
-        quorum_fresh=False,
-        ensemble=(),
-        cursors=(),
-    )
+    report = replace(REPORT, member=member, leader=leader, heard_ms_ago=heard_ms_ago)
     return member, Seen(report, at_ms)
 
 
 def leader(serving=True, quorum_fresh=True, at_ms=NOW_MS, epoch=1):
-    report = StatusReport(
-        member=A,
-        role="LEADER",
-        epoch=epoch,
-        end=0,
-        commit=0,
-        leader=A,
-        heard_ms_ago=-1,
-        serving=serving,
-        quorum_fresh=quorum_fresh,
-        ensemble=ABC,
-        cursors=(),
-    )
-    return A, Seen(report, at_ms)
+    report = replace(REPORT, member=A, role="LEADER", epoch=epoch, leader=A, heard_ms_ago=-1)
+    return A, Seen(replace(report, serving=serving, quorum_fresh=quorum_fresh), at_ms)
 
 
 def works(*seen, ensemble=ABC, policy=MAJORITY):

@@ -11,9 +11,7 @@ from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 @pytest.mark.parametrize(
     ("source", "destination", "expected"),
     [
-        pytest.param(
-            Extent(0, 9, 7), Extent(0, 9, 5), Negotiated(Plan.EQUAL, 9, 9), id="equal"
-        ),
+        pytest.param(Extent(0, 9, 7), Extent(0, 9, 5), Negotiated(Plan.EQUAL, 9, 9), id="equal"),
         pytest.param(
             Extent(0, 9, 7), Extent(0, 4, 4), Negotiated(Plan.TAIL, 4, 9), id="missing tail"
         ),
@@ -56,8 +54,10 @@ def test_V7_negotiation(source, destination, expected):
     assert negotiate(source, destination) == expected
 
 
-EXTENTS = st.lists(st.integers(0, 9), min_size=3, max_size=3).map(sorted).map(
-    lambda each: Extent(each[0], each[2], each[1])
+EXTENTS = (
+    st.lists(st.integers(0, 9), min_size=3, max_size=3)
+    .map(sorted)
+    .map(lambda each: Extent(each[0], each[2], each[1]))
 )
 
 

@@ -1,8 +1,9 @@
 """The traces of PROTOCOL.md, step by step, over real replicas."""
 
 import pytest
-from protocol.harness import Cluster, Node
 
+from protocol.cluster import Cluster
+from protocol.harness import Node
 from shardlog.protocol import following, leading
 from shardlog.protocol.history import History, clip, last_epoch, written
 from shardlog.protocol.messages import AddFollower

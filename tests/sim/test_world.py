@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,8 @@ def test_an_exception_in_a_machine_is_a_crash_failure():
         role = Role.FENCED
         step = staticmethod(broken)
 
-    world.nodes["n1"].replica = Broken()
+    replica: Any = Broken()
+    world.nodes["n1"].replica = replica
     with pytest.raises(CrashFailure, match="n1"):
         world.run()
 
