@@ -5,6 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from shardlog.cli.sim_demo import demo
+from shardlog.cli.sim_explore import explore
 from shardlog.cli.sim_mutants import mutants
 from shardlog.cli.sim_run import replay, run
 
@@ -21,3 +22,4 @@ sim.add_command(run)
 sim.add_command(replay)
 sim.add_command(mutants)
 sim.add_command(demo)
+sim.add_command(explore)

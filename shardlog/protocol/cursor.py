@@ -64,7 +64,7 @@ class Cursor:
     def confirm(self, acked: int, at: int, now_ms: int, resend_ms: int) -> None:
         """The follower told where it is."""
         self.acked = max(self.acked, acked)
-        self.at = at
+        self.at = max(at, self.acked)
         self.heard_ms = now_ms
         if not self.announced:
             self.announced = True
@@ -73,7 +73,7 @@ class Cursor:
         elif at < self.next and now_ms - self.sent_ms >= resend_ms:
             self.next = at
             self.sent_ms = now_ms
-        self.next = max(self.next, at)
+        self.next = max(self.next, at, self.acked)
 
     def note_promise(self, beat: int) -> None:
         if self.acked > self.promised:

@@ -57,6 +57,7 @@ class Superblock:
     """What is kept in several checksummed copies: every promise but the log itself.
 
     `sessions` is the table folded up to `sessions_at`.  `syncing` is the snapshot being installed.
+    `in_doubt` says that the log's tail may have held more than can be read.
     """
 
     incarnation: int
@@ -67,6 +68,7 @@ class Superblock:
     sessions_at: int
     sessions: Sessions
     syncing: Snapshot | None
+    in_doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

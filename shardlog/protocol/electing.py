@@ -10,6 +10,7 @@ from __future__ import annotations
 from shardlog.protocol import choice
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import Member
+from shardlog.protocol.history import last_epoch
 from shardlog.protocol.messages import (
     AddFollower,
     BecameLeader,
@@ -115,7 +116,10 @@ def answered(c: CoordinatorState, record: Shard, answer: FenceAnswer) -> None:
     if answer.epoch != record.epoch:
         return
     if record.status is Status.ELECTION:
-        if c.election and owns(c, record) and answer.member in record.fencing_ensemble:
+        if last_epoch(answer.history) >= record.epoch and not c.writing:
+            # This epoch has been led before: the record came back from an old backup (rule 21).
+            start(c, record, preferred=record.preferred, above=last_epoch(answer.history))
+        elif c.election and owns(c, record) and answer.member in record.fencing_ensemble:
             c.election.answers[answer.member] = answer
             drive_now(c, record)
     elif record.status is Status.STEADY and record.leader and answer.member != record.leader:
@@ -175,6 +179,9 @@ def cannot_serve(
     c: CoordinatorState, record: Shard, envelope: Envelope, message: CannotServe
 ) -> None:
     """The chosen one cannot repair what it must keep: another one, in a new epoch (T13)."""
-    if message.epoch == record.epoch and not c.writing:
-        c.excluded = (Member(envelope.src, envelope.src_incarnation),)
+    asked = c.election.asked if c.election and owns(c, record) else None
+    sender = Member(envelope.src, envelope.src_incarnation)
+    entitled = sender == record.leader or (asked is not None and asked[0] == sender)
+    if message.epoch == record.epoch and entitled and not c.writing:
+        c.excluded = (sender,)
         start(c, record, preferred=record.preferred)

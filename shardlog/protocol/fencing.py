@@ -10,6 +10,7 @@ from __future__ import annotations
 from shardlog.protocol import answering
 from shardlog.protocol.effects import Erase, Format, Superblock
 from shardlog.protocol.failures import Refusal, StaleEpoch, WrongRole
+from shardlog.protocol.history import clip
 from shardlog.protocol.messages import (
     Created,
     Destroy,
@@ -68,8 +69,8 @@ def fence(r: ReplicaState, envelope: Envelope, message: Fence) -> None:
         r.epoch = message.epoch
         r.become(Cause.FENCE)
         r.leader = None
-        persist_promise(r)
-    r.sync(Due.FENCED, to=envelope.src)
+    persist_promise(r)
+    r.sync(Due.FENCED, end=r.log.end, to=envelope.src)
 
 
 def refusal_to_fence(r: ReplicaState, epoch: int) -> Refusal | None:
@@ -87,8 +88,13 @@ def persist_promise(r: ReplicaState) -> None:
 
 
 def fenced(r: ReplicaState, promise: Promise) -> None:
-    r.durable_end = r.log.end
-    if r.role is Role.FENCED:
+    r.durable_end = max(r.durable_end, min(promise.end, r.log.end))
+    if r.role is not Role.FENCED:
+        return
+    if r.log.end > r.durable_end:
+        # A snapshot went on arriving meanwhile: what is told must be durable.
+        r.sync(Due.FENCED, end=r.log.end, to=promise.to)
+    else:
         r.send(promise.to, r.fence_answer())
 
 
@@ -103,6 +109,7 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             r.member,
             r.role,
             r.epoch,
+            clip(r.history, r.log.may_end),
             r.log.end,
             r.commit,
             r.member if lead else r.leader,

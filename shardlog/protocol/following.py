@@ -22,12 +22,13 @@ from shardlog.protocol.failures import (
     BelowCommit,
     DivergenceMismatch,
     Illegal,
+    ImpossibleState,
     NotReady,
     Refusal,
     StaleEpoch,
     WrongRole,
 )
-from shardlog.protocol.history import OPEN_END, divergence
+from shardlog.protocol.history import OPEN_END, divergence, epoch_at
 from shardlog.protocol.log import Log
 from shardlog.protocol.messages import (
     Ack,
@@ -97,8 +98,17 @@ def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None
     r.become(Cause.ANNOUNCE_STANDBY if message.standby else Cause.ANNOUNCE)
     if message.snapshot is not None:
         _begin_sync(r, message.snapshot)
+    r.tail_until = message.end
+    close_tail(r)
     r.persist()
     r.sync(Due.FOLLOWING, end=r.log.end)
+
+
+def close_tail(r: ReplicaState) -> None:
+    """All that the unreadable tail may have held has come anew, so nothing is in doubt."""
+    if r.log.open_tail and r.log.end >= r.tail_until:
+        r.log.truncate(r.log.end)
+        r.emit(TruncateLog(r.log.end))
 
 
 def _announce_again(r: ReplicaState, leader: Member, message: Announce) -> None:
@@ -127,8 +137,11 @@ def entries(r: ReplicaState, envelope: Envelope, message: Entries) -> None:
         r.emit(WriteEntries(tuple(fresh), min(r.commit, r.durable_end)))
     if refusal:
         r.refuse(envelope, refusal)
-    learn(r, message.commit, message.first)
+    else:
+        learn(r, message.commit, message.first)
     if fresh or r.rewrites:
+        if r.log.open_tail:
+            close_tail(r)
         r.sync(Due.ENTRIES, end=r.log.end)
 
 
@@ -285,7 +298,10 @@ def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
     r.syncing = snapshot
     if snapshot.first <= r.log.end:
         return
+    in_doubt = r.log.open_tail
     r.log = Log(snapshot.first, snapshot.boundary)
+    if in_doubt:
+        r.log.open_at_end(epoch_at(snapshot.history, snapshot.first))
     r.durable_end = snapshot.first
     r.rewrites = []
     r.commit = max(r.commit, snapshot.first)
@@ -298,6 +314,8 @@ def _finish_sync(r: ReplicaState) -> bool:
     snapshot = r.syncing
     if snapshot is None or r.durable_end < snapshot.end:
         return False
+    if r.log.checksum_before(snapshot.end) != snapshot.head:
+        raise ImpossibleState(f"what was synced up to {snapshot.end} is not the snapshot")
     r.syncing = None
     _take_table(r, snapshot)
     r.persist()

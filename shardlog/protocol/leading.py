@@ -213,7 +213,15 @@ def announce_to(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
     cursor.sent_ms = r.now_ms
     r.send(
         cursor.member,
-        Announce(r.epoch, r.history, cursor.cut, r.commit, cursor.standby, cursor.snapshot),
+        Announce(
+            r.epoch,
+            r.history,
+            r.log.end,
+            cursor.cut,
+            r.commit,
+            cursor.standby,
+            cursor.snapshot,
+        ),
     )
 
 
@@ -324,7 +332,7 @@ def written(r: ReplicaState, promise: Promise) -> None:
 
 def acked(r: ReplicaState, envelope: Envelope, message: Ack) -> None:
     cursor = _cursor_of(r, envelope, message.epoch)
-    if cursor is None or r.lead is None:
+    if cursor is None or r.lead is None or max(message.end, message.at) > r.log.end:
         return
     cursor.snapshot = None
     cursor.beat = max(cursor.beat, message.beat)
@@ -340,7 +348,7 @@ def acked(r: ReplicaState, envelope: Envelope, message: Ack) -> None:
 def progressed(r: ReplicaState, envelope: Envelope, message: Progress) -> None:
     """A standby, or a follower that syncs: fed, never counted."""
     cursor = _cursor_of(r, envelope, message.epoch)
-    if cursor is None or r.lead is None:
+    if cursor is None or r.lead is None or message.at > r.log.end:
         return
     cursor.confirm(0, message.at, r.now_ms, r.limits.resend_ms)
     replicate(r, r.lead, cursor)
@@ -427,8 +435,8 @@ def trim(r: ReplicaState, envelope: Envelope, message: Trim) -> None:
         r.refuse(envelope, not_leading(r, message.epoch))
         return
     wanted = min(message.first, r.sessions.applied, r.durable_end)
-    below = [header.base for header in r.log.between(r.log.first, wanted + 1)]
-    first = max([r.log.first, *(base for base in below if base <= wanted)])
+    bases = [header.base for header in r.log.between(r.log.first, wanted + 1)]
+    first = wanted if r.log.is_boundary(wanted) else max(bases, default=r.log.first)
     if first > r.log.first:
         following.trim(r, first)
         r.sync(Due.ENTRIES, end=r.log.end)

@@ -150,8 +150,11 @@ class Log:
         return self._fill(at, bad, header)
 
     def _fill(self, at: int, gap: Header, header: Header) -> Refusal | None:
-        """Put `header` at the start of an unreadable stretch; what is left of it stays bad."""
-        if header.epoch != gap.epoch:
+        """Put `header` at the start of an unreadable stretch; what is left of it stays bad.
+
+        A tail of unknown length stays one: more may have stood behind this entry.
+        """
+        if gap.count and header.epoch != gap.epoch:
             return DifferentEntry(gap.id)
         before = self.headers[at - 1] if at else None
         if before is None or before.kind is not Kind.UNKNOWN:
@@ -162,12 +165,19 @@ class Log:
             return DifferentEntry(gap.id)
         del self.marks[gap.base]
         self.headers[at] = header
-        rest = gap.end - header.end
-        if gap.count and rest:
-            self.headers.insert(at + 1, unreadable(gap.epoch, header.end, rest))
+        rest = gap.end - header.end if gap.count else 0
+        if rest or not gap.count:
+            self.headers.insert(at + 1, unreadable(header.epoch, header.end, rest))
             self.bases.insert(at + 1, header.end)
             self.marks[header.end] = Mark.FAULT
         return None
+
+    def open_at_end(self, epoch: int) -> None:
+        """From here on nobody knows what stood here."""
+        if not self.open_tail:
+            end = self.end
+            self.append(unreadable(epoch, end, 0))
+            self.marks[end] = Mark.FAULT
 
     def truncate(self, end: int) -> None:
         """Drop everything from `end` on; an unreadable stretch may be cut anywhere."""

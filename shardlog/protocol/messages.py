@@ -83,7 +83,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A descriptor of committed entries `[first, end)` at `source`; the bytes move directly."""
+    """A descriptor of committed entries `[first, end)` at `source`; the bytes move directly.
+
+    `head` is the checksum of the entry that ends at `end`, where `sessions` stands.
+    """
 
     source: Member
     history: History
@@ -310,6 +313,7 @@ class StatusReport(Message):
     member: Member
     role: str
     epoch: int
+    history: History
     end: int
     commit: int
     leader: Member | None
@@ -334,10 +338,14 @@ class Refused(Message):
 
 @dataclass(frozen=True, slots=True)
 class Announce(Message):
-    """The leader's history; `cut` is where, as it computes, the follower's log parts from it."""
+    """The leader's history; `cut` is where, as it computes, the follower's log parts from it.
+
+    `end` is where the leader's log ends: whatever was committed before is below it.
+    """
 
     epoch: int
     history: History
+    end: int
     cut: int
     commit: int
     standby: bool

@@ -28,6 +28,7 @@ from shardlog.protocol.messages import (
     Committed,
     Create,
     CursorStatus,
+    Destroy,
     Envelope,
     InstallSnapshot,
     Operation,
@@ -241,8 +242,13 @@ def _leader_knows(c: CoordinatorState, record: Shard) -> bool:
 def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     told = c.created.get(joining.node)
     if told is not None and joining.old == (joining.node, told):
-        # It was a false alarm: the replica is still there.
-        c.write(changed(record, joining=None))
+        c.created.clear()
+        if joining.old in tending.lost_members(c, record):
+            # It came back with less than it had acknowledged (rule 15): it must not come back.
+            c.send(joining.old, Destroy())
+        else:
+            # It was a false alarm: the replica is still there.
+            c.write(changed(record, joining=None))
     elif told is not None:
         c.write(changed(record, joining=replace(joining, incarnation=told)))
     elif c.due_again():

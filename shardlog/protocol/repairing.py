@@ -32,8 +32,7 @@ def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
 
 def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
     """Only what we asked for in this epoch, and only what fits."""
-    wanting = r.lead is not None or r.syncing is not None or r.role in following.FOLLOWING
-    if message.epoch != r.epoch or not wanting:
+    if message.epoch != r.epoch or Member(envelope.src, envelope.src_incarnation) not in _asked(r):
         return
     limit = _append_limit(r)
     batch = tuple(
@@ -48,10 +47,22 @@ def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
     if fresh or r.rewrites:
         if r.lead:
             r.lead.tries = 0
+        if r.log.open_tail:
+            r.tail_until = r.lead.kept.end if r.lead else r.tail_until
+            following.close_tail(r)
         due = Due.INSTALLED if r.role is Role.FENCED else Due.ENTRIES
         r.sync(due, end=r.log.end)
         r.fetched_ms = -1
         tick(r)
+
+
+def _asked(r: ReplicaState) -> tuple[Member, ...]:
+    """Whom we may have asked: nobody else is listened to (V8)."""
+    if r.lead is not None:
+        return r.lead.sources if not r.lead.serving else tuple(r.lead.cursors)
+    if r.role is Role.FENCED:
+        return (r.syncing.source,) if r.syncing else ()
+    return (r.leader,) if r.leader else ()
 
 
 def _append_limit(r: ReplicaState) -> int:

@@ -24,7 +24,8 @@ from shardlog.protocol.effects import (
     Tick,
 )
 from shardlog.protocol.entry import Seal
-from shardlog.protocol.failures import Illegal, NoReplica, WrongShard
+from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica, WrongShard
+from shardlog.protocol.history import epoch_at
 from shardlog.protocol.log import Log, Mark
 from shardlog.protocol.messages import (
     Abort,
@@ -132,7 +133,11 @@ class Replica(ReplicaState):
         for header in recovered.headers:
             self.log.append(header)
         self.log.marks = dict(recovered.marks)
+        if block.in_doubt:
+            self.log.open_at_end(epoch_at(block.history, self.log.end))
         self.commit = block.commit
+        if self.commit > self.log.end:
+            raise ImpossibleState(f"commit {self.commit} beyond the log's end {self.log.end}")
         self.durable_end = self.log.end
         self.sessions = SessionTable.at(
             block.sessions_at, block.sessions, limits.sessions_max, limits.replies_max

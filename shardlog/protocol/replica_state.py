@@ -104,6 +104,7 @@ class ReplicaState:
         "sessions",
         "shard",
         "syncing",
+        "tail_until",
         "token",
     )
 
@@ -138,6 +139,8 @@ class ReplicaState:
         self.sessions = SessionTable(self.limits.sessions_max, self.limits.replies_max)
         # The snapshot being installed: until it is whole, nothing is acknowledged.
         self.syncing: Snapshot | None = None
+        # While the tail cannot be read: where it will have been made good, by our leader's log.
+        self.tail_until = 0
         self.leader: Member | None = None
         self.heard_ms = -1
         self.fetched_ms = -1
@@ -206,6 +209,7 @@ class ReplicaState:
                     self.sessions.applied,
                     self.sessions.at_rest(),
                     self.syncing,
+                    self.log.open_tail,
                 )
             )
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from shardlog.protocol import electing
 from shardlog.protocol.coordinator_state import CoordinatorState, changed
 from shardlog.protocol.entry import Member
-from shardlog.protocol.failures import NoReplica, StaleEpoch
+from shardlog.protocol.failures import NoReplica, StaleEpoch, WrongRole
 from shardlog.protocol.messages import (
     Abort,
     Create,
@@ -73,6 +73,9 @@ def poll(c: CoordinatorState, record: Shard) -> None:
 def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
     c.lost.pop(report.member, None)
     if report.epoch > record.epoch:
+        if contradicts(record, report) and not c.writing:
+            c.write(changed(record, halted=f"{report.member.node} leads another ensemble"))
+            return
         overtaken(c, record, report.epoch)
     if report.asked != record.epoch:
         return
@@ -87,6 +90,12 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
         c.bad_reports = 0
     else:
         c.bad_reports += 1
+
+
+def contradicts(record: Shard, report: StatusReport) -> bool:
+    """A leader of a later epoch with other members than the record knows of (rule 21)."""
+    known = {*record.ensemble, *record.final_ensemble}
+    return report.role == "LEADER" and not known.issuperset(report.ensemble)
 
 
 def overtaken(c: CoordinatorState, record: Shard, epoch: int) -> None:
@@ -104,6 +113,8 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
     refusal = message.refusal
     if isinstance(refusal, StaleEpoch) and refusal.epoch > record.epoch:
         overtaken(c, record, refusal.epoch)
+    elif isinstance(refusal, WrongRole) and _led_before(c, record, message, refusal):
+        electing.start(c, record, preferred=record.preferred, above=refusal.epoch)
     elif isinstance(refusal, NoReplica):
         for member in record.removed:
             if member.node == envelope.src and member.incarnation != refusal.incarnation:
@@ -112,6 +123,13 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
             _count_lost(c, member, envelope, refusal)
         if record.joining and record.joining.incarnation:
             _count_lost(c, record.joining.member, envelope, refusal)
+
+
+def _led_before(c: CoordinatorState, record: Shard, message: Refused, no: WrongRole) -> bool:
+    """Somebody follows or leads the epoch that we have just begun: the record is an old one."""
+    ours = c.election is not None and c.election.asked is None and electing.owns(c, record)
+    fresh = record.status is Status.ELECTION and ours and not c.writing
+    return fresh and message.request == "Fence" and no.epoch == record.epoch
 
 
 def _count_lost(c: CoordinatorState, member: Member, envelope: Envelope, no: NoReplica) -> None:

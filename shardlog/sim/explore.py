@@ -1,9 +1,9 @@
 """Bounded exhaustive exploration: every interleaving of a small world, level by level.
 
 The search is breadth first, so a violation is reported by one of the shortest paths that lead to
-it.  A visited state is kept as a digest of 16 bytes, with the number of the state it was first
-reached from; the path is found again by walking it forward.  With 16 bytes the chance that two of
-a billion states share a digest is below 10⁻²⁰.
+it.  A visited state is kept as a digest of 16 bytes, with the number of the state from which it
+was first reached; the path is found again by walking it forward.  With 16 bytes the chance that
+any two of a billion states share a digest is below 10⁻²⁰.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from shardlog.sim.explore_world import State, World
-from shardlog.sim.failures import SimulationFailure
+from shardlog.sim.explore_transcript import told
+from shardlog.sim.explore_world import Action, State, World
+from shardlog.sim.explore_worlds import Named
+from shardlog.sim.failures import CrashFailure, SimulationFailure
 
 
 @dataclass(slots=True)
 class Report:
-    """What an exploration came to."""
+    """What an exploration came to.  `seconds` are of processor time."""
 
     world: str
     states: int = 0
@@ -34,28 +36,35 @@ class Report:
     transcript: tuple[str, ...] = ()
 
 
-def digest(state: State) -> bytes:
-    return blake2b(array("I", state).tobytes(), digest_size=16).digest()
+Progress = Callable[[Report, int], None]
+"""Called after each level, with the size of the next one."""
+
+
+def explore(named: Named, states_max: int = 0, progress: Progress | None = None) -> Report:
+    """Explore a world until it is exhausted, fails, or has more than `states_max` states."""
+    world, start = named.begin()
+    return Explorer(named.name, world, start, states_max, progress).run()
 
 
 class Explorer:
-    """One exploration.  `progress` is called once for each level."""
-
     def __init__(
         self,
         name: str,
         world: World,
         start: State,
         states_max: int = 0,
-        progress: Callable[[Report, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.world = world
         self.start = start
         self.states_max = states_max
         self.progress = progress
         self.report = Report(name)
+        # Digests, numbered in the order in which they were found.
         self.visited: dict[bytes, int] = {}
+        # By number: the number of the state from which it was first reached.
         self.parents = array("I")
+        self._expanding = 0
 
     def run(self) -> Report:
         report = self.report
@@ -64,12 +73,17 @@ class Explorer:
             report.exhausted = self._search()
         except SimulationFailure as failure:
             report.failure = failure
+            report.transcript = self._transcript()
+        except Exception as error:
+            report.failure = CrashFailure(repr(error))
+            report.transcript = self._transcript()
         report.states = len(self.visited)
         report.seconds = time.process_time() - began
         report.memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         return report
 
     def _search(self) -> bool:
+        """True if the frontier is exhausted."""
         world, report, visited, parents = self.world, self.report, self.visited, self.parents
         representative, successors = world.symmetry.representative, world.successors
         first = representative(self.start)
@@ -79,21 +93,57 @@ class Explorer:
         while frontier:
             following: list[tuple[int, State]] = []
             for number, state in frontier:
+                self._expanding = number
                 for made in successors(state):
                     report.transitions += 1
                     made = representative(made)
-                    key = blake2b(array("I", made).tobytes(), digest_size=16).digest()
+                    key = digest(made)
                     if key not in visited:
-                        fresh = len(visited)
-                        visited[key] = fresh
+                        fresh = visited[key] = len(visited)
                         parents.append(number)
                         following.append((fresh, made))
                 if self.states_max and len(visited) >= self.states_max:
                     return False
             frontier = following
+            report.states = len(visited)
             if frontier:
                 report.depth += 1
-            report.states = len(visited)
             if self.progress:
                 self.progress(report, len(frontier))
         return True
+
+    # --- the way to a failure --------------------------------------------------------------------
+
+    def _transcript(self) -> tuple[str, ...]:
+        """How the state that was being expanded is reached, and what failed there.
+
+        The walk goes through states that need not be representatives, so that names stay what
+        they were from the first line to the last.
+        """
+        world, state = self.world, self.start
+        lines = list(told(world, None, Action(0, -1, False), state))
+        for key in self._path():
+            for action, made in world.actions(state):
+                if digest(world.symmetry.representative(made)) == key:
+                    lines += told(world, state, action, made)
+                    state = made
+                    break
+        try:
+            world.successors(state)
+        except Exception as error:
+            lines += told(world, state, world.doing, None)
+            lines.append(f"!! {error}" if isinstance(error, SimulationFailure) else f"!! {error!r}")
+        return tuple(lines)
+
+    def _path(self) -> list[bytes]:
+        digests = list(self.visited)
+        path: list[bytes] = []
+        number = self._expanding
+        while number:
+            path.append(digests[number])
+            number = self.parents[number]
+        return path[::-1]
+
+
+def digest(state: State) -> bytes:
+    return blake2b(array("I", state).tobytes(), digest_size=16).digest()

@@ -27,12 +27,22 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
-from shardlog.protocol.messages import Envelope, StatusRequest
+from shardlog.protocol.messages import (
+    Envelope,
+    Fence,
+    InstallSnapshot,
+    Message,
+    SnapshotRequest,
+    StatusRequest,
+)
 from shardlog.protocol.shard import Shard
 from shardlog.sim.explore_replicas import NOW_MS, SHARD
 from shardlog.sim.explore_values import AS_IT_IS, canonical, key
 
 LIMITS = CoordinatorLimits()
+
+JOINS = (StatusRequest, SnapshotRequest, InstallSnapshot)
+"""What brings a new node in; reduced worlds begin when it has been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,38 +114,46 @@ def started(name: str, store: Store) -> Coordinator:
     return settled(c)
 
 
-def steps(state: Coordinator, store: Store, event: CoordinatorInput) -> list[Driven]:
+def steps(
+    state: Coordinator, store: Store, event: CoordinatorInput, reduced: bool = False
+) -> list[Driven]:
     """What the coordinator may do now: more than one thing only where names would decide.
 
     Where several replicas would make equally good leaders the machine takes the first by name,
     unless the record prefers one.  Every one of them is preferred here, each in its own branch:
     only so are nodes interchangeable.
     """
-    first = _step(state, store, event, None)
+    first = _step(state, store, event, None, reduced)
     found = {key(first.after): first}
     chosen = first.after.election and first.after.election.asked
     before = state.election and state.election.asked
     if chosen and not before and state.record is not None:
         for member in state.record.final_ensemble:
-            other = _step(state, store, event, member.node)
+            other = _step(state, store, event, member.node, reduced)
             election = other.after.election
             if election and election.asked and election.asked[0] == member:
                 found.setdefault(key(other.after), other)
     return list(found.values())
 
 
-def crashes(state: Coordinator, store: Store, event: CoordinatorInput) -> list[Driven]:
+def crashes(
+    state: Coordinator, store: Store, event: CoordinatorInput, reduced: bool = False
+) -> list[Driven]:
     """The coordinator dies after each of its writes but the last, and another life begins.
 
     After the last write, and between steps, is a crash of its own.
     """
     name = state.name
-    driven = _step(state, store, event, None)
+    driven = _step(state, store, event, None, reduced)
     return [Driven(started(name, each), each, (each,), ()) for each in driven.stores[:-1]]
 
 
 def _step(
-    state: Coordinator, store: Store, event: CoordinatorInput, preferred: str | None
+    state: Coordinator,
+    store: Store,
+    event: CoordinatorInput,
+    preferred: str | None,
+    reduced: bool,
 ) -> Driven:
     c = copied(state)
     if preferred is not None and c.record is not None:
@@ -143,12 +161,15 @@ def _step(
     sent: list[Envelope] = []
     stores: list[Store] = []
     waiting: list[CoordinatorEffect] = []
+    unsent: tuple[type[Message], ...] = JOINS if reduced else (StatusRequest,)
+    if reduced and isinstance(event, Polled):
+        unsent = (*unsent, Fence)  # whoever was fenced, and is still, will be announced to
     for effects in _inputs(c, store, event):
         waiting += effects
         while waiting:
             effect = waiting.pop(0)
             if isinstance(effect, Send):
-                if not isinstance(effect.envelope.message, StatusRequest):
+                if not isinstance(effect.envelope.message, unsent):
                     sent.append(effect.envelope)
             elif isinstance(effect, CompareAndSwap):
                 done = effect.version == store.version

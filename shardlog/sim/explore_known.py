@@ -110,11 +110,14 @@ def coordinator_likeness(c: Coordinator) -> Hashable:
 class Known:
     """`ends` maps each name to its position in a state; coordinators come after all replicas."""
 
-    def __init__(self, ends: dict[str, int], nodes: int, reduction: Reduction) -> None:
+    def __init__(
+        self, ends: dict[str, int], nodes: int, reduction: Reduction, slow: frozenset[str]
+    ) -> None:
         self.ends = ends
         self.nodes = nodes
         self.alone = len(ends) == nodes + 1
         self.reduction = reduction
+        self.slow = slow
         self.replicas: Numbers[Replica] = Numbers()
         self.faces: list[Face] = []
         self.images: Numbers[Image | None] = Numbers()
@@ -272,7 +275,7 @@ class Known:
         found = self._drives.get(at)
         if found is None:
             self.misses += 1
-            driven = coordinators.steps(*self._driven(at))
+            driven = coordinators.steps(*self._driven(at), reduced=bool(self.reduction))
             found = self._drives[at] = self._numbered(coordinator, store, driven)
         return found
 
@@ -281,7 +284,7 @@ class Known:
         at = (coordinator, store, event)
         found = self._dying.get(at)
         if found is None:
-            driven = coordinators.crashes(*self._driven(at))
+            driven = coordinators.crashes(*self._driven(at), reduced=bool(self.reduction))
             found = self._dying[at] = self._numbered(coordinator, store, driven)
         return found
 
@@ -376,7 +379,7 @@ class Known:
             envelope, end, _ = self.flights[message]
             if end < self.nodes:
                 replica = self.replicas.values[receiver]
-                found = fate_at_replica(envelope, replica, self.reduction)
+                found = fate_at_replica(envelope, replica, self.reduction, self.slow)
             else:
                 c = self.coordinators.values[receiver]
                 found = fate_at_coordinator(envelope, c, self.reduction, self.alone)

@@ -112,20 +112,25 @@ def stripped(envelope: Envelope, reduction: Reduction) -> Envelope:
 # --- to replicas -------------------------------------------------------------------------------
 
 
-def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction) -> Fate:
+def fate_at_replica(
+    envelope: Envelope, replica: Replica, reduction: Reduction, slow: frozenset[str]
+) -> Fate:
     message = envelope.message
     if isinstance(message, Create):
         return Fate.WAITS
     if envelope.dst_incarnation != replica.incarnation:
-        return Fate.WAITS if isinstance(message, Destroy) else Fate.DEAD
-    if isinstance(message, Destroy | Fetch):
+        answered = isinstance(message, Destroy) and not reduction
+        return Fate.WAITS if answered else Fate.DEAD
+    if isinstance(message, Destroy):
+        return Fate.DEAD if reduction else Fate.WAITS
+    if isinstance(message, Fetch):
         return Fate.WAITS
     if isinstance(message, Refused):
         heeded = DivergenceMismatch if reduction else (OffsetGap, DivergenceMismatch)
         return Fate.WAITS if isinstance(message.refusal, heeded) else Fate.DEAD
     epoch: int = getattr(message, "epoch")  # noqa: B009 - every other message has one
     if isinstance(message, FenceAnswer | Ack | Progress):
-        return _fate_at_leader(message, envelope, replica, reduction)
+        return _fate_at_leader(message, envelope, replica, reduction, slow)
     if epoch < replica.epoch:
         return Fate.DEAD
     if isinstance(message, BecomeLeader) and replica.led >= epoch:
@@ -142,6 +147,7 @@ def _fate_at_leader(
     envelope: Envelope,
     replica: Replica,
     reduction: Reduction,
+    slow: frozenset[str],
 ) -> Fate:
     """An answer to a leader is worth nothing once it leads that epoch no more.
 
@@ -159,16 +165,18 @@ def _fate_at_leader(
     lead = replica.lead
     if lead is None or message.epoch != replica.epoch:
         return Fate.DEAD
-    if not reduction or isinstance(message, Progress):
+    if not reduction:
         return Fate.WAITS
     if isinstance(message, FenceAnswer):
         return Fate.URGENT
     cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
+    if isinstance(message, Progress):
+        told = cursor is not None and cursor.announced and cursor.at >= message.at
+        return Fate.DEAD if told else Fate.URGENT
     if cursor is not None and cursor.announced:
-        floor = replica.commit if reduction is Reduction.ELECTIONS else 0
-        if max(cursor.acked, floor) >= message.end and cursor.at >= message.at:
+        if cursor.acked >= message.end or message.end < replica.commit:
             return Fate.DEAD
-    return Fate.URGENT if reduction is Reduction.ELECTIONS else Fate.WAITS
+    return Fate.WAITS if envelope.src in slow else Fate.URGENT
 
 
 def _absorbed(message: Entries, replica: Replica) -> bool:
@@ -202,6 +210,8 @@ def fate_at_coordinator(
     message = envelope.message
     record = c.record
     if record is None or type(message) in UNHEARD:
+        return Fate.DEAD
+    if reduction and isinstance(message, Refused | Destroyed):
         return Fate.DEAD
     if isinstance(message, Refused | Created | Destroyed):
         return Fate.WAITS if _concerns(envelope, c) else Fate.DEAD

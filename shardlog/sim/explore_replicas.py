@@ -125,9 +125,9 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
         for cursor in lead.cursors.values():
             cursor.sent_ms = NOW_MS
             cursor.heard_ms = 0
-            if reduction is Reduction.ELECTIONS:
+            if reduction and not cursor.standby:
                 cursor.at = cursor.next
-                if cursor.acked <= replica.commit:
+                if cursor.acked < replica.commit:
                     cursor.acked = 0
             if not lead.beat:
                 cursor.promised = 0  # compared only with acks that echo a heartbeat

@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from shardlog.protocol.coordination import Command, Commanded
 from shardlog.protocol.effects import Received, Tick
-from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import StaleEpoch
 from shardlog.protocol.messages import Append, Appended, Envelope, Refused
-from shardlog.protocol.shard import Status
+from shardlog.protocol.shard import Shard, Status
 from shardlog.sim.explore_coordinators import Learn, Suspect
 from shardlog.sim.explore_known import CLIENT, Face, Known
 from shardlog.sim.explore_messages import Fate, Reduction
@@ -44,6 +43,7 @@ class Bounds:
     polls: bool = False
     reduction: Reduction = Reduction.ELECTIONS
     interchangeable: tuple[tuple[str, ...], ...] = ()
+    slow: tuple[str, ...] = ()
 
 
 class Action(NamedTuple):
@@ -70,7 +70,7 @@ class World:
         self.width = self.at_store + 6
         ends = {name: at for at, name in enumerate(bounds.nodes)}
         ends |= {name: 2 * nodes + at for at, name in enumerate(bounds.coordinators)}
-        self.known = known = Known(ends, nodes, bounds.reduction)
+        self.known = known = Known(ends, nodes, bounds.reduction, frozenset(bounds.slow))
         self.symmetry = Symmetry(known, bounds.nodes, bounds.coordinators, bounds.interchangeable)
         self.sessions: tuple[int, ...] = ()
         self.doing = Action(0, -1, False)
@@ -221,8 +221,8 @@ class World:
         elif record is not None:
             if record.epoch < self.bounds.epochs:
                 self._drive(state, at, self._suspect)
-            if record.status is Status.STEADY and record.leader is not None:
-                self._look_after(state, at, record.leader, record.epoch)
+            if record.status is Status.STEADY:
+                self._look_after(state, at, record)
         if state[self.at_crashes]:
             self.doing = Action(at, -1, True)
             name = self.bounds.coordinators[at - self.first_coordinator]
@@ -233,17 +233,27 @@ class World:
                 self._count_crash(core)
                 self._arrive(state, core, at, -1, ())
 
-    def _look_after(self, state: State, at: int, leader: Member, epoch: int) -> None:
+    def _look_after(self, state: State, at: int, record: Shard) -> None:
         """Commands, each given once, and a look at the leader."""
         given = state[self.at_commands]
         for number, event in enumerate(self._commands):
             if not given >> number & 1:
                 self._drive(state, at, event, given=1 << number)
-        if self.bounds.polls:
+        leader = record.leader
+        if not self.bounds.polls or leader is None:
+            return
+        replica = state[self.known.ends[leader.node]]
+        face = self.known.faces[replica]
+        if face.member == leader and self._worth_a_look(record, face):
             name = self.bounds.coordinators[at - self.first_coordinator]
-            replica = state[self.known.ends[leader.node]]
-            if self.known.faces[replica].member == leader:
-                self._drive(state, at, self.known.poll(name, replica, epoch))
+            self._drive(state, at, self.known.poll(name, replica, record.epoch))
+
+    def _worth_a_look(self, record: Shard, leader: Face) -> bool:
+        """Once a change is over, all that a look leads to is that leftovers are cleared away."""
+        if self.bounds.reduction is Reduction.NONE or record.change is not None:
+            return True
+        joining = record.joining is not None and not record.joining.cancelled
+        return joining or leader.epoch < record.epoch
 
     # --- messages --------------------------------------------------------------------------------
 

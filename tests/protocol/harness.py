@@ -330,7 +330,7 @@ def follower(
     """A replica that follows LEADER in `epoch` and has received `headers`."""
     node = fenced(epoch=epoch, limits=limits)
     history = history_of(headers)
-    node.receive(Announce(epoch, history, OPEN_END, 0, standby, None), LEADER)
+    node.receive(Announce(epoch, history, 0, OPEN_END, 0, standby, None), LEADER)
     node.receive(Entries(epoch, entries(headers), commit, 0), LEADER)
     return node
 

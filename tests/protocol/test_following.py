@@ -61,6 +61,7 @@ from shardlog.protocol.messages import (
     SnapshotRequest,
     Trim,
 )
+from shardlog.protocol.sessions import Session
 from shardlog.protocol.states import Role
 
 LOG = chain([1, 1, 1, 1])
@@ -76,7 +77,7 @@ NEXT = (Span(1, 0), Span(2, 2))
 
 def announcement(epoch=2, history=NEXT, cut=2, **fields):
     message = {"commit": 0, "standby": False, "snapshot": None} | fields
-    return Announce(epoch, history, cut, **message)
+    return Announce(epoch, history, 0, cut, **message)
 
 
 def fed(headers, commit=0, first=0, epoch=1):
@@ -283,7 +284,8 @@ def test_T12_a_standby_tells_where_it_is_and_never_acks():
 
 # --- V8, V9: installing a snapshot -------------------------------------------------------------
 
-WANTED = Snapshot(LEADER, history_of(LOG), 1, LOG[0].checksum, 4, LOG[-1].checksum, ())
+SESSIONS = (Session(1, 2, (2, 3), 3),)
+WANTED = Snapshot(LEADER, history_of(LOG), 1, LOG[0].checksum, 4, LOG[-1].checksum, SESSIONS)
 
 
 def installing(limits=LIMITS):
@@ -323,14 +325,18 @@ def test_V8_entries_come_in_order():
     assert node.replica.log.end == 2
 
 
+def context(node):
+    return node.replica.commit, node.replica.sessions.at_rest(), node.replica.syncing
+
+
 def test_V8_the_commit_context_comes_last():
     node = installing()
     node.receive(Fetched(1, entries(LOG[1:3])), LEADER)
-    assert (node.replica.commit, node.replica.syncing) == (1, WANTED)
+    assert context(node) == (1, (), WANTED)
     effects = node.take(Fetched(1, entries(LOG[3:])), LEADER)
-    assert (node.replica.commit, node.replica.syncing) == (1, WANTED), "not durable yet"
+    assert context(node) == (1, (), WANTED), "not durable yet"
     effects = node.finish(effects)
-    assert (node.replica.commit, node.replica.syncing) == (4, None)
+    assert context(node) == (4, SESSIONS, None)
     last = kinds(effects)[-3:]
     assert last == [Barrier, WriteSuperblock, Sync]
 

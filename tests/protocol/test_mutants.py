@@ -38,7 +38,7 @@ def run(*ids: str, mutant: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_test_of_its_id_fails_under(name):
     result = run(*MUTANTS[name].ids, mutant=name)
-    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
 
 
 def test_without_a_mutant_such_a_process_succeeds():

@@ -98,7 +98,7 @@ def test_a_coordinator_ignores_another_shard():
 def test_a_history_with_another_start_of_a_known_epoch_is_impossible():
     node = follower(LOG)
     node.receive(Fence(2))
-    message = Announce(2, (Span(1, 1), Span(2, 3)), OPEN_END, 0, False, None)
+    message = Announce(2, (Span(1, 1), Span(2, 3)), 0, OPEN_END, 0, False, None)
     with pytest.raises(ImpossibleState, match="two starts of one epoch"):
         node.step(Received(node.envelope(message, LEADER)))
 

@@ -192,7 +192,7 @@ NEXT = (Span(1, 0), Span(2, 3))
 
 
 def announced(epoch=2, history=NEXT, cut=3):
-    return Announce(epoch, history, cut, 0, False, None)
+    return Announce(epoch, history, 0, cut, 0, False, None)
 
 
 def fed(headers, epoch=1):

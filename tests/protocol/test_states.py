@@ -11,7 +11,16 @@ from protocol.harness import LEADER, Node, chain, fenced, follower, history_of, 
 from shardlog.protocol.coordination import Contract, Expand, Promote, Swap, TrimShard
 from shardlog.protocol.failures import StaleEpoch
 from shardlog.protocol.history import OPEN_END
-from shardlog.protocol.messages import Announce, BecomeLeader, Create, Destroy, Fence, Kept, Refused
+from shardlog.protocol.messages import (
+    Announce,
+    Appended,
+    BecomeLeader,
+    Create,
+    Destroy,
+    Fence,
+    Kept,
+    Refused,
+)
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.states import TRANSITIONS, Cause, Role, diagram
 
@@ -60,6 +69,18 @@ def test_O9_every_change_of_role_is_in_the_table(seed):
     assert all(after in TRANSITIONS[before].values() for before, after in changes)
 
 
+@pytest.mark.parametrize("seed", range(4, 6))
+def test_O7_after_random_faults_the_shard_serves_and_no_change_is_left_over(seed):
+    cluster = at_random(seed)
+    cluster.cut.clear()
+    for name in sorted(cluster.down):
+        cluster.revive(name)
+    cluster.run(20_000)
+    assert isinstance(cluster.append(cluster.register(), 1), Appended)
+    record = cluster.record
+    assert (record.change, record.joining, record.removed) == (None, None, ())
+
+
 # --- what is in the table can be done ----------------------------------------------------------
 
 
@@ -83,7 +104,7 @@ def caused(node: Node, cause: Cause) -> None:
         node.receive(Fence(9))
     elif cause in (Cause.ANNOUNCE, Cause.ANNOUNCE_STANDBY):
         standby = cause is Cause.ANNOUNCE_STANDBY
-        node.receive(Announce(epoch, history, OPEN_END, 0, standby, None), LEADER)
+        node.receive(Announce(epoch, history, 0, OPEN_END, 0, standby, None), LEADER)
     elif cause is Cause.BECOME_LEADER:
         message = BecomeLeader(epoch, (node.member,), QuorumPolicy(), Kept((), 0, 0), (), ())
         node.receive(message)
