@@ -82,6 +82,4 @@ def _tell(report: Report) -> None:
 
 
 def _level(report: Report, waiting: int) -> None:
-    click.echo(
-        f"  depth {report.depth}: {report.states:,} states, {waiting:,} to expand", err=True
-    )
+    click.echo(f"  depth {report.depth}: {report.states:,} states, {waiting:,} to expand", err=True)

@@ -33,9 +33,11 @@ def mutants(
         raise click.UsageError(f"no mutant is called {unknown[0]}: see --list")
     if list_only:
         for mutant in MUTANTS.values():
-            click.echo(f"{mutant.name:24} {' '.join(mutant.ids):8} {mutant.summary}")
+            masked = " (masked)" if mutant.masked else ""
+            click.echo(f"{mutant.name:26} {' '.join(mutant.ids):8} {mutant.summary}{masked}")
         return
-    verdicts = try_all(list(names) or list(MUTANTS), seeds, jobs, _report)
+    gate = [mutant.name for mutant in MUTANTS.values() if not mutant.masked]
+    verdicts = try_all(list(names) or gate, seeds, jobs, _report)
     survived = [verdict.name for verdict in verdicts if not verdict.caught]
     click.echo(f"{len(verdicts) - len(survived)} of {len(verdicts)} mutants caught")
     if survived:
@@ -45,6 +47,6 @@ def mutants(
 
 def _report(verdict: Verdict) -> None:
     if verdict.caught:
-        click.echo(f"caught   {verdict.name:24} seed {verdict.seed:<5} {verdict.text[:110]}")
+        click.echo(f"caught   {verdict.name:26} seed {verdict.seed:<5} {verdict.text[:110]}")
     else:
-        click.echo(f"SURVIVED {verdict.name:24} {verdict.runs} seeds, {verdict.crashes} crashes")
+        click.echo(f"SURVIVED {verdict.name:26} {verdict.runs} seeds, {verdict.crashes} crashes")

@@ -114,13 +114,23 @@ def decide(
     if not fenced_enough(answers.keys(), ensembles, policy):
         return Waiting(None, "no fencing quorum yet")
     logs = {member: Possible(answer) for member, answer in sorted(answers.items())}
-    best = survivor(logs, ensembles, policy)
-    if isinstance(best, Waiting):
-        return best
-    kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
-    leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded))
-    if leader is None:
-        return Waiting(None, "no member of the final ensemble can lead yet")
+    committed = max(answer.commit for answer in answers.values())
+    while True:
+        best = survivor(logs, ensembles, policy)
+        if isinstance(best, Waiting):
+            return best
+        kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
+        leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded))
+        if leader is None:
+            return Waiting(None, "no member of the final ensemble can lead yet")
+        lacking = _matched(kept, logs[leader])
+        epoch = best.epoch_at(lacking)
+        if lacking >= kept.end or lacking < committed:
+            break
+        if not nacked(epoch, lacking, logs, ensembles, policy):
+            break
+        # The leader would have to fetch what was surely never committed: leave it.
+        cut(logs.values(), epoch, lacking)
     others = [member for member in logs if member != leader]
     others.sort(key=lambda member: -_matched(kept, logs[member]))
     return Decision(leader, kept, tuple(others))
@@ -146,11 +156,16 @@ def survivor(
         epoch = best.epoch_at(lacking)
         if lacking < committed or not nacked(epoch, lacking, logs, ensembles, policy):
             return Waiting(EntryId(epoch, lacking), "no valid copy has answered")
-        for log in logs.values():
-            if log.may_end > lacking and log.epoch_at(lacking) == epoch:
-                log.cut(lacking)
+        cut(logs.values(), epoch, lacking)
         if best.open_tail or best.end > lacking:
             raise ImpossibleState("a cut that did not cut")
+
+
+def cut(logs: Iterable[Possible], epoch: int, offset: int) -> None:
+    """The entry (epoch, offset) was never committed: no log reaches beyond it any more."""
+    for log in logs:
+        if log.may_end > offset and log.epoch_at(offset) == epoch:
+            log.cut(offset)
 
 
 def nacked(

@@ -76,6 +76,7 @@ class Coordinator(CoordinatorState):
         polling = self.polled_ms < 0 or self.now_ms - self.polled_ms >= self.limits.status_ms
         tending.poll(self, record)
         if tending.must_elect(self, record):
+            self.excluded = (record.leader,) if record.leader else ()
             electing.start(self, record)
             return
         if tending.tend_removed(self, record) or tending.tend_lost(self, record):

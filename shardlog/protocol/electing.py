@@ -27,7 +27,8 @@ def start(
     c: CoordinatorState, record: Shard, *, preferred: str | None = None, above: int = 0
 ) -> None:
     """A new epoch, written first.  A change in PREPARE is given up with it (rule 9)."""
-    epoch = max(record.epoch, above) + 1
+    reported = (each.report.epoch for each in c.seen.values())
+    epoch = max(record.epoch, above, *reported) + 1
     fields = {"status": Status.ELECTION, "epoch": epoch, "leader": None, "preferred": preferred}
     if record.change and record.phase is Phase.PREPARE:
         fields |= {"change": None, "phase": None, "joining": resumed(record)}

@@ -8,7 +8,6 @@ show that the mutant was noticed by the code it was made from.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,7 +59,7 @@ def try_all(
     """All named mutants over `jobs` processes."""
     context = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "fork")
     verdicts = []
-    with context.Pool(min(jobs or os.cpu_count() or 1, len(names))) as pool:
+    with context.Pool(min(jobs or multiprocessing.cpu_count(), len(names))) as pool:
         work = [(name, seeds_max) for name in names]
         for verdict in pool.imap_unordered(try_mutant, work, chunksize=1):
             on_verdict(verdict)

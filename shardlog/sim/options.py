@@ -137,7 +137,7 @@ class Options:
             store_us=random.choice((500, 2000, 20_000)),
             command_every_ms=sometimes(0.95, 300, 3000),
             leave_down=random.random() < 0.25,
-            ambush=random.choice((0.0, 0.3, 0.6, 0.9)),
+            ambush=random.choice((0.0, 0.3, 0.6, 0.9, 0.9)),
             readers=random.choice((0, 1)),
         )
 

@@ -26,6 +26,7 @@ from shardlog.protocol.effects import (
     Received,
     Send,
     Sync,
+    Synced,
     TrimLog,
     TruncateLog,
     WriteSuperblock,
@@ -202,10 +203,14 @@ def test_M7_only_what_is_durable_is_told():
     wanted = Snapshot(LEADER, history_of(LOG), 0, 0, 3, LOG[-1].checksum, ())
     node.receive(InstallSnapshot(1, wanted))
     fence = node.take(Fence(1))
-    node.step(Received(node.envelope(Fetched(1, entries(LOG)), LEADER)))
-    told = only(node.finish(fence), FenceAnswer)
+    fetched = node.take(Fetched(1, entries(LOG)), LEADER)
+    token = next(effect.token for effect in fence if isinstance(effect, Sync))
+    told = node.step(Synced(token))
+    assert not sent(told, FenceAnswer)
+    node.perform(told)
+    answer = only(node.finish([*fetched, *told]), FenceAnswer)
     node.restart()
-    assert told.end <= node.replica.log.end
+    assert answer.end <= node.replica.log.end
 
 
 ORDERS = [
