@@ -57,7 +57,7 @@ class Superblock:
     """What is kept in several checksummed copies: every promise but the log itself.
 
     `sessions` is the table folded up to `sessions_at`.  `syncing` is the snapshot being installed.
-    `in_doubt` says that the log's tail may have held more than can be read.
+    `in_doubt` counts entries that may have stood where the log was since started over.
     """
 
     incarnation: int
@@ -68,7 +68,7 @@ class Superblock:
     sessions_at: int
     sessions: Sessions
     syncing: Snapshot | None
-    in_doubt: bool = False
+    in_doubt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +186,18 @@ Effect = Disk | Send | SendEntries | SendFetched | ServeRead
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a driver found on disk at start."""
+    """What a driver found on disk at start.
+
+    If the last header is an unreadable stretch of unknown length, `tail_slots` tells how many
+    entries it may have held.
+    """
 
     superblock: Superblock
     first: int
     boundary: int
     headers: tuple[Header, ...]
     marks: tuple[tuple[int, Mark], ...]
+    tail_slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)

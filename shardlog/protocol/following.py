@@ -108,6 +108,7 @@ def close_tail(r: ReplicaState) -> None:
     """All that the unreadable tail may have held has come anew, so nothing is in doubt."""
     if r.log.open_tail and r.log.end >= r.tail_until:
         r.log.truncate(r.log.end)
+        r.in_doubt = 0
         r.emit(TruncateLog(r.log.end))
 
 
@@ -298,10 +299,10 @@ def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
     r.syncing = snapshot
     if snapshot.first <= r.log.end:
         return
-    in_doubt = r.log.open_tail
+    r.in_doubt = max(r.in_doubt, r.log.tail_slots if r.log.open_tail else 0)
     r.log = Log(snapshot.first, snapshot.boundary)
-    if in_doubt:
-        r.log.open_at_end(epoch_at(snapshot.history, snapshot.first))
+    if r.in_doubt:
+        r.log.open_at_end(epoch_at(snapshot.history, snapshot.first), r.in_doubt)
     r.durable_end = snapshot.first
     r.rewrites = []
     r.commit = max(r.commit, snapshot.first)

@@ -39,7 +39,7 @@ class Mark(IntEnum):
 class Log:
     """`[first, end)`; `boundary` is the checksum of the entry that ended at `first`."""
 
-    __slots__ = ("bases", "boundary", "first", "headers", "marks")
+    __slots__ = ("bases", "boundary", "first", "headers", "marks", "tail_slots")
 
     def __init__(self, first: int = 0, boundary: int = GENESIS_CHECKSUM) -> None:
         self.first = first
@@ -48,6 +48,8 @@ class Log:
         self.bases: list[int] = []
         # Only bases that stand in `bases`; absent means present.
         self.marks: dict[int, Mark] = {}
+        # With an open tail: how many entries it may have held; the disk tells slots, not offsets.
+        self.tail_slots = 0
 
     @property
     def end(self) -> int:
@@ -152,7 +154,7 @@ class Log:
     def _fill(self, at: int, gap: Header, header: Header) -> Refusal | None:
         """Put `header` at the start of an unreadable stretch; what is left of it stays bad.
 
-        A tail of unknown length stays one: more may have stood behind this entry.
+        A tail of unknown length stays one as long as more may have stood behind this entry.
         """
         if gap.count and header.epoch != gap.epoch:
             return DifferentEntry(gap.id)
@@ -166,18 +168,20 @@ class Log:
         del self.marks[gap.base]
         self.headers[at] = header
         rest = gap.end - header.end if gap.count else 0
-        if rest or not gap.count:
+        if not gap.count:
+            self.tail_slots -= 1
+        if rest or (not gap.count and self.tail_slots > 0):
             self.headers.insert(at + 1, unreadable(header.epoch, header.end, rest))
             self.bases.insert(at + 1, header.end)
             self.marks[header.end] = Mark.FAULT
         return None
 
-    def open_at_end(self, epoch: int) -> None:
-        """From here on nobody knows what stood here."""
-        if not self.open_tail:
-            end = self.end
-            self.append(unreadable(epoch, end, 0))
-            self.marks[end] = Mark.FAULT
+    def open_at_end(self, epoch: int, slots: int) -> None:
+        """From here on nobody knows what stood here: up to so many entries."""
+        end = self.end
+        self.append(unreadable(epoch, end, 0))
+        self.marks[end] = Mark.FAULT
+        self.tail_slots = slots
 
     def truncate(self, end: int) -> None:
         """Drop everything from `end` on; an unreadable stretch may be cut anywhere."""

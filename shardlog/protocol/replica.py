@@ -133,8 +133,10 @@ class Replica(ReplicaState):
         for header in recovered.headers:
             self.log.append(header)
         self.log.marks = dict(recovered.marks)
-        if block.in_doubt:
-            self.log.open_at_end(epoch_at(block.history, self.log.end))
+        self.log.tail_slots = recovered.tail_slots if self.log.open_tail else 0
+        self.in_doubt = block.in_doubt
+        if self.in_doubt and not self.log.open_tail:
+            self.log.open_at_end(epoch_at(block.history, self.log.end), self.in_doubt)
         self.commit = block.commit
         if self.commit > self.log.end:
             raise ImpossibleState(f"commit {self.commit} beyond the log's end {self.log.end}")

@@ -88,6 +88,7 @@ class ReplicaState:
         "fetched_ms",
         "heard_ms",
         "history",
+        "in_doubt",
         "incarnation",
         "lead",
         "leader",
@@ -141,6 +142,8 @@ class ReplicaState:
         self.syncing: Snapshot | None = None
         # While the tail cannot be read: where it will have been made good, by our leader's log.
         self.tail_until = 0
+        # Entries that an unreadable tail may have held before the log was started over.
+        self.in_doubt = 0
         self.leader: Member | None = None
         self.heard_ms = -1
         self.fetched_ms = -1
@@ -209,7 +212,7 @@ class ReplicaState:
                     self.sessions.applied,
                     self.sessions.at_rest(),
                     self.syncing,
-                    self.log.open_tail,
+                    self.in_doubt,
                 )
             )
         )

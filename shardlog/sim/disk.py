@@ -327,6 +327,7 @@ class ModelDisk:
             self.boundary,
             found.headers,
             found.marks,
+            found.tail_slots,
         )
 
     # --- damage, dealt by the adversary ----------------------------------------------------------

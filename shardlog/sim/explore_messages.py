@@ -31,7 +31,6 @@ from shardlog.protocol.messages import (
     AddFollower,
     Announce,
     BecameLeader,
-    BecomeLeader,
     Committed,
     Create,
     Created,
@@ -132,8 +131,6 @@ def fate_at_replica(
     if isinstance(message, FenceAnswer | Ack | Progress):
         return _fate_at_leader(message, envelope, replica, reduction, slow)
     if epoch < replica.epoch:
-        return Fate.DEAD
-    if isinstance(message, BecomeLeader) and replica.led >= epoch:
         return Fate.DEAD
     if isinstance(message, Entries) and _absorbed(message, replica):
         return Fate.DEAD

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from shardlog.protocol.coordination import Command, Commanded
 from shardlog.protocol.effects import Received, Tick
 from shardlog.protocol.failures import StaleEpoch
-from shardlog.protocol.messages import Append, Appended, Envelope, Refused
+from shardlog.protocol.messages import Append, Appended, CannotServe, Envelope, Refused
 from shardlog.protocol.shard import Shard, Status
 from shardlog.sim.explore_coordinators import Learn, Suspect
 from shardlog.sim.explore_known import CLIENT, Face, Known
@@ -93,13 +93,20 @@ class World:
             end = flights[message].end
             if end < self.nodes:
                 self._step(state, end, message, message)
-            else:
+            elif not self._raises_too_far(state, end, message):
                 self._drive(state, end, message, message)
         for at in range(self.nodes):
             self._unasked(state, at)
         for at in range(self.first_coordinator, self.at_store):
             self._unasked_coordinator(state, at)
         return found
+
+    def _raises_too_far(self, state: State, at: int, message: int) -> bool:
+        """A leader that cannot serve makes its coordinator start over, in a new epoch (T13)."""
+        if not isinstance(self.known.flights[message].envelope.message, CannotServe):
+            return False
+        record = self.known.records[state[at]][1]
+        return record is not None and record.epoch >= self.bounds.epochs
 
     def actions(self, state: State) -> list[tuple[Action, State]]:
         """The same, each with what was done."""
@@ -223,6 +230,8 @@ class World:
                 self._drive(state, at, self._suspect)
             if record.status is Status.STEADY:
                 self._look_after(state, at, record)
+            elif not known.alone:
+                self._drive(state, at, self._tick)
         if state[self.at_crashes]:
             self.doing = Action(at, -1, True)
             name = self.bounds.coordinators[at - self.first_coordinator]
@@ -267,13 +276,11 @@ class World:
         left = list(before)
         if message >= 0 and flights[message].once:
             left.remove(message)
-        for each in sent:
-            if each not in left:
-                left.append(each)
-        if len(left) <= len(before) and core == list(state[: self.width]):
+        fresh = {each for each in sent if each not in before}
+        left += fresh
+        if not fresh and core == list(state[: self.width]):
             return  # at most a message is gone: whatever follows could follow with it in flight
         changed = [at]
-        fresh = set(sent)
         while True:
             waiting: list[int] = []
             urgent = -1
@@ -296,11 +303,10 @@ class World:
                     left.append(each)
                     fresh.add(each)
             changed.append(end)
-        left.sort()
-        made = (*core, *left)
-        if made == state:
+        if not fresh.difference(before).intersection(left) and core == list(state[: self.width]):
             return
-        self._found.append(made)
+        left.sort()
+        self._found.append((*core, *left))
         self._actions.append(self.doing)
 
     def _hasten(self, core: list[int], at: int, message: int) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from shardlog.protocol import (
 )
 from shardlog.protocol.coordinator_state import CoordinatorState, Election
 from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.effects import Format, Superblock
 from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.failures import Refusal, StaleEpoch
 from shardlog.protocol.history import OPEN_END, History, clip, last_epoch
@@ -100,8 +101,8 @@ def _anyone_addressed(r: ReplicaState, envelope: Envelope, from_client: bool) ->
     if r.role is Role.NOT_MEMBER and envelope.dst_incarnation:
         r.blank(envelope.dst_incarnation)
         r.become(Cause.CREATE)
-        block = fencing.Superblock(envelope.dst_incarnation, 0, 0, (), 0, 0, (), None)
-        r.emit(fencing.Format(block))
+        block = Superblock(envelope.dst_incarnation, 0, 0, (), 0, 0, (), None)
+        r.emit(Format(block))
     return r.role is not Role.NOT_MEMBER
 
 
@@ -197,14 +198,14 @@ MUTANTS = _kinds(
         "commit_any_epoch",
         "entries of older epochs are counted by themselves",
         ("O3",),
-        170,
+        34,
         ((commit, "of_current_epoch", _always(True)),),
     ),
     Mutant(
         "oxia_truncation",
         "the Oxia seed's truncation rule in place of the divergence of histories",
         ("N4",),
-        6,
+        9,
         (
             (leading, "divergence", _oxia_divergence),
             (following, "divergence", _oxia_divergence),
@@ -214,7 +215,7 @@ MUTANTS = _kinds(
         "longest_log_leads",
         "the longest log wins an election, whatever its last entry's epoch",
         ("N3",),
-        6,
+        2,
         ((choice, "rank", _longest),),
     ),
     Mutant(
@@ -228,21 +229,21 @@ MUTANTS = _kinds(
         "ack_before_sync",
         "entries are acknowledged, and counted, before they are synced",
         ("N9", "T1"),
-        15,
+        27,
         ((ReplicaState, "acked_end", _log_end),),
     ),
     Mutant(
         "nack_quorum_ignored",
         "an entry without a valid copy is cut at once",
         ("T2",),
-        17,
+        2,
         ((choice, "nacked", _always(True)),),
     ),
     Mutant(
         "corrupt_is_absent",
         "a damaged entry counts as one that was never there",
         ("T2",),
-        17,
+        2,
         ((choice.Possible, "never_had", _corrupt_is_absent),),
     ),
     Mutant(
@@ -256,7 +257,7 @@ MUTANTS = _kinds(
         "old_ensemble_fenced",
         "an election in COMMIT fences the old ensemble only",
         ("O4",),
-        37,
+        60,
         ((Shard, "ensembles", property(_one_ensemble)),),
     ),
     Mutant(
@@ -271,7 +272,7 @@ MUTANTS = _kinds(
         "commit_uncovered",
         "COMMIT is written without coverage",
         ("O5",),
-        6,
+        170,
         ((coverage, "is_covered", _always(True)),),
     ),
     Mutant(
@@ -294,7 +295,7 @@ MUTANTS = _kinds(
         "change_by_the_old_ensemble",
         "through a whole change the old ensemble alone commits, the leaving node included",
         ("O4", "O5"),
-        6,
+        107,
         (
             (Leadership, "deciding_ensembles", _old_ensemble_decides),
             (Leadership, "counted", _leaving_counts),
@@ -312,7 +313,7 @@ MUTANTS = _kinds(
         "blind_writes",
         "metadata is written without a compare",
         ("O7",),
-        6,
+        2,
         ((Store, "accepts", _always(True)),),
     ),
     Mutant(
@@ -329,14 +330,14 @@ MUTANTS = _kinds(
         "chain_unchecked",
         "entries are appended whatever their parent and offset",
         ("T1", "N8"),
-        2,
+        3,
         ((following, "refusal_to_append", _take_anything),),
     ),
     Mutant(
         "standby_acks",
         "a standby acks, and is counted",
         ("T12",),
-        7,
+        8,
         (
             (following, "may_ack", _standby_may_ack),
             (leadership, "counts", _always(True)),
@@ -354,7 +355,7 @@ MUTANTS = _kinds(
         "no_epoch_start",
         "a new leader writes no entry of its own",
         ("O3",),
-        9,
+        6,
         ((leading, "start_epoch", _always(None)),),
     ),
     Mutant(
@@ -368,7 +369,7 @@ MUTANTS = _kinds(
         "leader_swapped_out",
         "the leader itself may be swapped out",
         ("O4",),
-        3,
+        2,
         (
             (reconfiguring, "removes_leader", _always(False)),
             (changing, "removes_leader", _always(False)),
@@ -385,14 +386,14 @@ MUTANTS = _kinds(
         "leads_again",
         "a restarted leader may lead the same epoch again",
         ("O1",),
-        38,
+        18,
         ((leading, "refusal_to_lead", _lead_again),),
     ),
     Mutant(
         "read_unconfirmed",
         "a leader serves reads without asking whether it still leads",
         ("O9",),
-        32,
+        45,
         ((answering, "confirmed", _always(True)),),
     ),
     Mutant(

@@ -25,6 +25,7 @@ class Found:
     marks: tuple[tuple[int, Mark], ...]
     slots: dict[int, Slot]
     end: int
+    tail_slots: int
 
 
 def classify(superblock: Superblock, first: int, boundary: int, stable: dict[int, Slot]) -> Found:
@@ -128,4 +129,6 @@ class _Walk:
             for base, upto in self._pieces(None):
                 self._add(base, upto - base)
             self.end = self.headers[-1].base
-        return Found(tuple(self.headers), tuple(self.marks), self.slots, self.end)
+        behind = sum(1 for base in self.slots if self.hole is not None and base >= self.hole)
+        marks = tuple(self.marks)
+        return Found(tuple(self.headers), marks, self.slots, self.end, max(behind, 1))

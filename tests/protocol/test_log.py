@@ -197,9 +197,18 @@ def test_T3_an_entry_too_long_for_the_stretch_is_refused():
 def test_T3_an_unreadable_tail_is_filled_and_stays_in_doubt():
     whole = chain([1, 1])
     log = at_tail(whole[:1], 1)
+    log.tail_slots = 2
     assert log.repair(whole[1]) is None
     assert (log.end, log.open_tail, log.headers[:2]) == (2, True, whole)
     log.truncate(2)
+    assert (log.end, log.open_tail, log.headers) == (2, False, whole)
+
+
+def test_T3_a_tail_of_one_slot_becomes_readable():
+    whole = chain([1, 1])
+    log = at_tail(whole[:1], 1)
+    log.tail_slots = 1
+    assert log.repair(whole[1]) is None
     assert (log.end, log.open_tail, log.headers) == (2, False, whole)
 
 

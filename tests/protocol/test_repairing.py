@@ -24,13 +24,15 @@ from shardlog.protocol.effects import (
     WriteEntries,
 )
 from shardlog.protocol.entry import Kind, Member
-from shardlog.protocol.history import Span
+from shardlog.protocol.history import OPEN_END, Span
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
     Ack,
+    Announce,
     BecameLeader,
     BecomeLeader,
     CannotServe,
+    Entries,
     Fence,
     Fetch,
     Fetched,
@@ -184,6 +186,48 @@ def test_T3_a_repaired_slot_is_acked_only_when_it_is_synced():
 def test_T3_damage_below_the_commit_offset_does_not_hold_up_acks():
     node = damaged(1, commit=4)
     assert only(node.receive(Heartbeat(1, 0, 0, 1, True), LEADER), Ack).end == 4
+
+
+# --- a tail that cannot be read ----------------------------------------------------------------
+
+NEW = chain([2], start=4, parent=LOG[3].checksum)
+
+
+def in_doubt() -> Node:
+    """B follows in epoch 2; what stood from 3 on cannot be read; the leader's log ends at 5."""
+    node = restarted("b", LOG, bad={3: Mark.FAULT})
+    node.receive(Fence(2))
+    node.receive(Announce(2, (Span(1, 0), Span(2, 4)), 5, OPEN_END, 0, False, None), LEADER)
+    return node
+
+
+def feed(node, headers):
+    return node.receive(Entries(2, entries(headers), 0, 0), LEADER)
+
+
+def test_T2_a_tail_stays_in_doubt_until_all_of_the_leaders_log_has_come():
+    node = in_doubt()
+    feed(node, LOG[3:])
+    assert (node.replica.log.end, node.replica.log.open_tail) == (4, True)
+    feed(node, NEW)
+    assert (node.replica.log.end, node.replica.log.open_tail) == (5, False)
+
+
+def test_T2_a_tail_in_doubt_is_still_so_after_a_restart():
+    node = in_doubt()
+    feed(node, LOG[3:])
+    node.restart()
+    told = node.answer()
+    assert (told.end, told.open_tail) == (4, True)
+
+
+def test_T2_a_tail_that_was_made_good_stays_good_after_a_restart():
+    node = in_doubt()
+    feed(node, [*LOG[3:], *NEW])
+    assert not node.replica.log.open_tail
+    node.restart()
+    told = node.answer()
+    assert (told.end, told.open_tail) == (5, False)
 
 
 # --- a whole shard -----------------------------------------------------------------------------
