@@ -162,14 +162,16 @@ def _step(
     stores: list[Store] = []
     waiting: list[CoordinatorEffect] = []
     unsent: tuple[type[Message], ...] = JOINS if reduced else (StatusRequest,)
-    if reduced and isinstance(event, Polled):
-        unsent = (*unsent, Fence)  # whoever was fenced, and is still, will be announced to
+    if reduced and c.record is not None and c.record.joining:
+        c.installed = True
     for effects in _inputs(c, store, event):
         waiting += effects
         while waiting:
             effect = waiting.pop(0)
             if isinstance(effect, Send):
-                if not isinstance(effect.envelope.message, unsent):
+                if not isinstance(effect.envelope.message, unsent) and not (
+                    reduced and isinstance(event, Polled) and _fences_again(c, effect.envelope)
+                ):
                     sent.append(effect.envelope)
             elif isinstance(effect, CompareAndSwap):
                 done = effect.version == store.version
@@ -180,6 +182,12 @@ def _step(
             elif isinstance(effect, Load):
                 waiting += c.step(NOW_MS, Loaded(store.version, store.record))
     return Driven(settled(c), store, tuple(stores), tuple(sent))
+
+
+def _fences_again(c: Coordinator, envelope: Envelope) -> bool:
+    """A member that is Fenced and has no cursor will also be announced to without that."""
+    joining = c.record.joining.node if c.record and c.record.joining else None
+    return isinstance(envelope.message, Fence) and envelope.dst != joining
 
 
 def _inputs(

@@ -134,8 +134,10 @@ def fate_at_replica(
         return Fate.DEAD
     if isinstance(message, Entries) and _absorbed(message, replica):
         return Fate.DEAD
-    if isinstance(message, AddFollower) and reduction and _adds(message, replica):
+    if reduction and isinstance(message, AddFollower) and _adds(message, replica):
         return Fate.URGENT
+    if reduction and isinstance(message, Announce) and message.standby:
+        return Fate.URGENT  # a standby counts for nothing; what it lacks is still to be sent
     return Fate.WAITS
 
 

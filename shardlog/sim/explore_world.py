@@ -74,6 +74,8 @@ class World:
         self.symmetry = Symmetry(known, bounds.nodes, bounds.coordinators, bounds.interchangeable)
         self.sessions: tuple[int, ...] = ()
         self.doing = Action(0, -1, False)
+        self.newcomer = ""
+        self._polling = False
         self._found: list[State] = []
         self._actions: list[Action] = []
         self._tick = known.input(Tick())
@@ -255,7 +257,9 @@ class World:
         face = self.known.faces[replica]
         if face.member == leader and self._worth_a_look(record, face):
             name = self.bounds.coordinators[at - self.first_coordinator]
+            self._polling = record.joining is not None
             self._drive(state, at, self.known.poll(name, replica, record.epoch))
+            self._polling = False
 
     def _worth_a_look(self, record: Shard, leader: Face) -> bool:
         """Once a change is over, all that a look leads to is that leftovers are cleared away."""
@@ -269,7 +273,11 @@ class World:
     def _arrive(
         self, state: State, core: list[int], at: int, message: int, sent: tuple[int, ...]
     ) -> None:
-        """Put the next state together: what is left in flight, what is new, what is urgent."""
+        """Put the next state together: what is left in flight, what is new, what is urgent.
+
+        A coordinator that looks after its shard fences a new node to make it a standby again.
+        Until it is one it counts for nothing, so all of that happens at once.
+        """
         known = self.known
         flights, fate = known.flights, known.fate
         before = state[self.width :]
@@ -281,6 +289,7 @@ class World:
         if not fresh and core == list(state[: self.width]):
             return  # at most a message is gone: whatever follows could follow with it in flight
         changed = [at]
+        polled = self._polling
         while True:
             waiting: list[int] = []
             urgent = -1
@@ -290,7 +299,9 @@ class World:
                     found = fate(each, core[end])
                     if found is Fate.DEAD:
                         continue
-                    if found is Fate.URGENT:
+                    if found is Fate.URGENT or (
+                        polled and each in fresh and flights[each].envelope.dst == self.newcomer
+                    ):
                         urgent = each
                 waiting.append(each)
             left = waiting

@@ -161,6 +161,7 @@ class Named:
         rehearsal = Rehearsal(world, members)
         if self.joining is not None and newcomer is not None:
             rehearsal.join(self.joining, newcomer)
+            world.newcomer = newcomer
         return world, rehearsal.state()
 
 

@@ -139,6 +139,7 @@ class Options:
             leave_down=random.random() < 0.25,
             ambush=random.choice((0.0, 0.3, 0.6, 0.9, 0.9)),
             readers=random.choice((0, 1)),
+            headers_last=random.random() < 0.5,
         )
 
     @property
