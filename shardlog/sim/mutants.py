@@ -257,7 +257,7 @@ MUTANTS = _kinds(
         "old_ensemble_fenced",
         "an election in COMMIT fences the old ensemble only",
         ("O4",),
-        60,
+        45,
         ((Shard, "ensembles", property(_one_ensemble)),),
     ),
     Mutant(
@@ -393,7 +393,7 @@ MUTANTS = _kinds(
         "read_unconfirmed",
         "a leader serves reads without asking whether it still leads",
         ("O9",),
-        45,
+        108,
         ((answering, "confirmed", _always(True)),),
     ),
     Mutant(
