@@ -32,17 +32,19 @@ from shardlog.protocol.messages import (
     Fence,
     InstallSnapshot,
     Message,
+    PauseWrites,
     SnapshotRequest,
     StatusRequest,
 )
 from shardlog.protocol.shard import Shard
 from shardlog.sim.explore_replicas import NOW_MS, SHARD
-from shardlog.sim.explore_values import AS_IT_IS, canonical, key
+from shardlog.sim.explore_values import canonical, copied, key
 
 LIMITS = CoordinatorLimits()
 
-JOINS = (StatusRequest, SnapshotRequest, InstallSnapshot)
-"""What brings a new node in; reduced worlds begin when it has been."""
+JOINS = (StatusRequest, SnapshotRequest, InstallSnapshot, PauseWrites)
+"""What brings a new node in, since reduced worlds begin when it has been; and what prepares a
+hand-over, since an election comes at any moment anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,6 @@ class Driven:
     store: Store
     stores: tuple[Store, ...]
     sent: tuple[Envelope, ...]
-
-
-def copied(coordinator: Coordinator) -> Coordinator:
-    """One to step: those that are remembered are never changed."""
-    copy: Coordinator = canonical(coordinator, AS_IT_IS)
-    return copy
 
 
 def settled(c: Coordinator) -> Coordinator:
@@ -181,6 +177,8 @@ def _step(
                 waiting += c.step(NOW_MS, Swapped(done, store.version, store.record))
             elif isinstance(effect, Load):
                 waiting += c.step(NOW_MS, Loaded(store.version, store.record))
+    if reduced:
+        c.target = None
     return Driven(settled(c), store, tuple(stores), tuple(sent))
 
 

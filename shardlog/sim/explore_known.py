@@ -29,6 +29,7 @@ from shardlog.sim.explore_messages import (
     ONCE,
     Fate,
     Flight,
+    Mood,
     Reduction,
     fate_at_coordinator,
     fate_at_replica,
@@ -110,14 +111,11 @@ def coordinator_likeness(c: Coordinator) -> Hashable:
 class Known:
     """`ends` maps each name to its position in a state; coordinators come after all replicas."""
 
-    def __init__(
-        self, ends: dict[str, int], nodes: int, reduction: Reduction, slow: frozenset[str]
-    ) -> None:
+    def __init__(self, ends: dict[str, int], nodes: int, reduction: Reduction) -> None:
         self.ends = ends
         self.nodes = nodes
         self.alone = len(ends) == nodes + 1
         self.reduction = reduction
-        self.slow = slow
         self.replicas: Numbers[Replica] = Numbers()
         self.faces: list[Face] = []
         self.images: Numbers[Image | None] = Numbers()
@@ -145,7 +143,7 @@ class Known:
         self._led: dict[tuple[int, int], int] = {}
         self._forgotten: dict[tuple[int, int], int] = {}
         self._replied: set[tuple[int, tuple[Appended, ...]]] = set()
-        self._fates: dict[tuple[int, int], Fate] = {}
+        self._fates: dict[tuple[int, int, Mood], Fate] = {}
 
     # --- numbers ---------------------------------------------------------------------------------
 
@@ -371,15 +369,15 @@ class Known:
                 check_reply(self.chains.values[chain], each)
             self._replied.add((chain, replies))
 
-    def fate(self, message: int, receiver: int) -> Fate:
+    def fate(self, message: int, receiver: int, mood: Mood) -> Fate:
         """What becomes of a message while its receiver is what it is."""
-        at = (message, receiver)
+        at = (message, receiver, mood)
         found = self._fates.get(at)
         if found is None:
             envelope, end, _ = self.flights[message]
             if end < self.nodes:
                 replica = self.replicas.values[receiver]
-                found = fate_at_replica(envelope, replica, self.reduction, self.slow)
+                found = fate_at_replica(envelope, replica, self.reduction, mood)
             else:
                 c = self.coordinators.values[receiver]
                 found = fate_at_coordinator(envelope, c, self.reduction, self.alone)

@@ -31,6 +31,7 @@ from shardlog.protocol.messages import (
     AddFollower,
     Announce,
     BecameLeader,
+    BecomeLeader,
     Committed,
     Create,
     Created,
@@ -101,19 +102,33 @@ UNHEARD = frozenset({Aborted, FollowerAdded})
 
 
 def stripped(envelope: Envelope, reduction: Reduction) -> Envelope:
-    """Without the commit offset that rides along, where followers do not learn it."""
+    """Without the commit offset that rides along, where followers do not learn it.
+
+    The end of the leader's log in an announcement is read only by those with an unreadable tail.
+    """
     message = envelope.message
-    if reduction and isinstance(message, Entries | Announce):
+    if reduction and isinstance(message, Entries):
         return replace(envelope, message=replace(message, commit=0))
+    if reduction and isinstance(message, Announce):
+        return replace(envelope, message=replace(message, commit=0, end=0))
     return envelope
 
 
 # --- to replicas -------------------------------------------------------------------------------
 
 
-def fate_at_replica(
-    envelope: Envelope, replica: Replica, reduction: Reduction, slow: frozenset[str]
-) -> Fate:
+class Mood(NamedTuple):
+    """What else decides the fate of messages.
+
+    `slow` are those whose acknowledgements are not urgent, because a change may turn on whether
+    they were counted before it.  `unshaken`: no crash can come any more.
+    """
+
+    slow: frozenset[str]
+    unshaken: bool
+
+
+def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, mood: Mood) -> Fate:
     message = envelope.message
     if isinstance(message, Create):
         return Fate.WAITS
@@ -129,11 +144,13 @@ def fate_at_replica(
         return Fate.WAITS if isinstance(message.refusal, heeded) else Fate.DEAD
     epoch: int = getattr(message, "epoch")  # noqa: B009 - every other message has one
     if isinstance(message, FenceAnswer | Ack | Progress):
-        return _fate_at_leader(message, envelope, replica, reduction, slow)
+        return _fate_at_leader(message, envelope, replica, reduction, mood.slow)
     if epoch < replica.epoch:
         return Fate.DEAD
     if isinstance(message, Entries) and _absorbed(message, replica):
         return Fate.DEAD
+    if isinstance(message, BecomeLeader) and mood.unshaken and replica.lead is not None:
+        return Fate.DEAD  # it leads that epoch, and will not forget it
     if reduction and isinstance(message, AddFollower) and _adds(message, replica):
         return Fate.URGENT
     if reduction and isinstance(message, Announce) and message.standby:
@@ -173,7 +190,8 @@ def _fate_at_leader(
         told = cursor is not None and cursor.announced and cursor.at >= message.at
         return Fate.DEAD if told else Fate.URGENT
     if cursor is not None and cursor.announced:
-        if cursor.acked >= message.end or message.end < replica.commit:
+        counted = max(cursor.acked, replica.commit - (reduction is not Reduction.ELECTIONS))
+        if message.end <= counted:
             return Fate.DEAD
     return Fate.WAITS if envelope.src in slow else Fate.URGENT
 

@@ -24,6 +24,7 @@ from shardlog.protocol.effects import (
     Event,
     Format,
     Limits,
+    Received,
     Recovered,
     ResetLog,
     Send,
@@ -39,25 +40,31 @@ from shardlog.protocol.effects import (
     WriteSuperblock,
 )
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header, Member
+from shardlog.protocol.history import OPEN_END
 from shardlog.protocol.messages import (
     Ack,
     BecameLeader,
     Entries,
     Envelope,
+    Fence,
     FenceAnswer,
     Fetched,
+    Kept,
     Message,
 )
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Role
 from shardlog.sim.explore_messages import Reduction
-from shardlog.sim.explore_values import AS_IT_IS, canonical
+from shardlog.sim.explore_values import copied
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.seal import seal
 
 NOW_MS = 1000
 SHARD = "s"
+
+NOTHING_KEPT = Kept((), 0, 0)
+"""What had to be kept is in the log once a leader serves."""
 
 LIMITS = Limits(repair_tries_max=2, batch_entries_max=1)
 
@@ -94,44 +101,50 @@ class Crashed:
     sent: tuple[Envelope, ...]
 
 
-def copied(replica: Replica) -> Replica:
-    """One to step: those that are remembered are never changed."""
-    copy: Replica = canonical(replica, AS_IT_IS)
-    return copy
-
-
 def settled(replica: Replica, reduction: Reduction) -> Replica:
     """The canonical form, without what can make no difference.
 
     While time stands still no moment does.  Unless it leads, a replica does nothing with its commit
     offset but refuse to cut below it, which must not be asked of it anyway; so it is made to forget
-    it, as by a restart from an old superblock.  Where a follower stands is read only to bound what is
-    in flight, and for reports; what it acknowledged, below the commit offset, only for coverage.
+    it, as by a restart from an old superblock.  Where a follower stands is read only to bound what
+    is in flight, and for reports; what it acknowledged, below the commit offset, only for coverage.
     """
     replica.now_ms = 0
     if replica.led < replica.epoch:
         replica.led = 0  # compared only with the epoch
+    if not replica.log.open_tail:
+        replica.tail_until = 0
     replica.heard_ms = replica.fetched_ms = -1
     if not replica.promises and not replica.rewrites:
         replica.token = 0
     lead = replica.lead
-    if reduction and lead is None and replica.syncing is None and not replica.log.first:
-        replica.commit = 0
-        replica.sessions = SessionTable(LIMITS.sessions_max, LIMITS.replies_max)
+    if reduction and lead is None:
+        forget_commit(replica)
     if lead is not None:
         lead.beat_ms = lead.paused_until_ms = -1
         if lead.serving:
-            lead.sources, lead.tries = (), 0
+            lead.sources, lead.tries, lead.kept = (), 0, NOTHING_KEPT
+        lead.cursors = dict(sorted(lead.cursors.items()))
         for cursor in lead.cursors.values():
             cursor.sent_ms = NOW_MS
             cursor.heard_ms = 0
+            if cursor.announced:
+                cursor.cut = OPEN_END
+            else:
+                cursor.at = cursor.next = 0
             if reduction and not cursor.standby:
                 cursor.at = cursor.next
-                if cursor.acked < replica.commit:
+                if cursor.acked < replica.commit + (reduction is Reduction.ELECTIONS):
                     cursor.acked = 0
             if not lead.beat:
                 cursor.promised = 0  # compared only with acks that echo a heartbeat
-    return copied(replica)
+    return replica
+
+
+def forget_commit(replica: Replica) -> None:
+    if replica.syncing is None and not replica.log.first:
+        replica.commit = 0
+        replica.sessions = SessionTable(LIMITS.sessions_max, LIMITS.replies_max)
 
 
 # --- whole steps -------------------------------------------------------------------------------
@@ -142,7 +155,7 @@ def step(state: Replica, event: Event, reduction: Reduction) -> Taken:
     replica = copied(state)
     sent: list[Envelope] = []
     disk: list[Effect] = []
-    for effects in _phases(replica, event):
+    for effects in _phases(replica, event, reduction):
         for effect in effects:
             envelope = outgoing(replica, effect)
             if envelope is not None:
@@ -152,8 +165,14 @@ def step(state: Replica, event: Event, reduction: Reduction) -> Taken:
     return Taken(settled(replica, reduction), tuple(sent), tuple(disk))
 
 
-def _phases(replica: Replica, event: Event) -> Iterator[list[Effect]]:
-    """The effects of the event, then those of each sync in turn."""
+def _phases(replica: Replica, event: Event, reduction: Reduction) -> Iterator[list[Effect]]:
+    """The effects of the event, then those of each sync in turn.
+
+    A leader that is being fenced forgets its commit offset before it answers, not after.
+    """
+    message = event.envelope.message if isinstance(event, Received) else None
+    if reduction and isinstance(message, Fence) and message.epoch > replica.epoch:
+        forget_commit(replica)
     waiting: list[Event] = [event]
     while waiting:
         effects = replica.step(NOW_MS, waiting.pop(0))
@@ -254,7 +273,7 @@ def crashes(state: Replica, image: Image, event: Event, reduction: Reduction) ->
     floor = min(before.durable_end, before.log.end)
     found: dict[Image, Crashed] = {}
     sent: list[Envelope] = []
-    for effects in _phases(replica, event):
+    for effects in _phases(replica, event, reduction):
         unsynced: list[Effect] = []
         witness = settled(copied(replica), reduction)
         for effect in (*effects, None):

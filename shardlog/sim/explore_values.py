@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from shardlog.protocol.entry import Member
@@ -25,13 +26,11 @@ Names = Mapping[str, str]
 Copy = Callable[[Any, Names], Any]
 T = TypeVar("T")
 
-AS_IT_IS: Names = {}
-"""Copy what may change, and share what is frozen."""
-IN_ORDER: Names = {"": ""}
-"""Rename nothing, but bring the inside of frozen values in order too."""
+NO_NAMES: Names = {}
+"""Rename nothing, but bring everything in order."""
 
 
-def canonical(value: Any, names: Names = IN_ORDER) -> Any:
+def canonical(value: Any, names: Names = NO_NAMES) -> Any:
     """A copy of `value` in canonical order, with every node and coordinator renamed."""
     kind = type(value)
     copy = _COPIES.get(kind)
@@ -62,11 +61,11 @@ def _string(value: str, names: Names) -> str:
 
 
 def _named_tuple(value: Any, names: Names) -> Any:
-    return type(value)(*[canonical(each, names) for each in value]) if names else value
+    return type(value)(*[canonical(each, names) for each in value])
 
 
 def _tuple(value: tuple[Any, ...], names: Names) -> tuple[Any, ...]:
-    if not value or not names:
+    if not value:
         return value
     copied = [canonical(each, names) for each in value]
     if type(copied[0]) is Member and type(copied[-1]) is Member:
@@ -103,8 +102,6 @@ def _dataclass_copy(kind: type) -> Copy:
     parts = tuple(each.name for each in fields(kind))
 
     def copy(value: Any, names: Names) -> Any:
-        if not names:
-            return value
         return kind(*[canonical(getattr(value, part), names) for part in parts])
 
     return copy if parts else _same
@@ -114,7 +111,7 @@ def _slots_copy(kind: type) -> Copy:
     parts = slots_of(kind)
 
     def copy(value: Any, names: Names) -> Any:
-        made = object.__new__(kind)
+        made: Any = object.__new__(kind)
         for part in parts:
             inside = getattr(value, part)
             if type(inside) not in _PLAIN:
@@ -143,9 +140,55 @@ _COPIES: dict[type, Copy] = {
 }
 
 
+def copied(value: T) -> T:
+    """A machine to step, apart from the one that is remembered.  What is frozen is shared."""
+    kind = type(value)
+    parts = _PARTS.get(kind)
+    if parts is None:
+        parts = _PARTS[kind] = slots_of(kind)
+    made = object.__new__(kind)
+    for part in parts:
+        inside = getattr(value, part)
+        how = type(inside)
+        if how not in _FROZEN:
+            if how is list:
+                inside = inside[:]
+            elif how is dict:
+                inside = {each: _copied_inside(inside[each]) for each in inside}
+            elif how is set:
+                inside = set(inside)
+            elif _is_frozen(how):
+                _FROZEN.add(how)
+            else:
+                inside = copied(inside)
+        setattr(made, part, inside)
+    return made
+
+
+def _copied_inside(value: Any) -> Any:
+    """What stands in a dictionary: a list of frozen values, a frozen value, or a part."""
+    kind = type(value)
+    if kind in _FROZEN or _is_frozen(kind):
+        return value
+    return value[:] if kind is list else copied(value)
+
+
+def _is_frozen(kind: type) -> bool:
+    return (
+        is_dataclass(kind) or issubclass(kind, tuple | Enum) or not hasattr(kind, "__slots__")
+    ) and kind not in (list, dict, set)
+
+
+_PARTS: dict[type, tuple[str, ...]] = {}
+_FROZEN: set[type] = {int, bool, bytes, str, tuple, type(None)}
+
+
 def key(value: Any) -> Hashable:
     """What a canonical value is told apart by."""
     kind = type(value)
+    if kind in _FROZEN:
+        found: Hashable = value
+        return found
     make = _KEYS.get(kind)
     if make is None:
         make = _KEYS[kind] = _key_for(kind)
@@ -153,15 +196,14 @@ def key(value: Any) -> Hashable:
 
 
 def _key_for(kind: type) -> Callable[[Any], Hashable]:
-    if is_dataclass(kind) or issubclass(kind, tuple | Enum) or not hasattr(kind, "__slots__"):
-        return _itself
-    parts = slots_of(kind)
-    return lambda value: tuple([key(getattr(value, part)) for part in parts])
-
-
-def _itself(value: Any) -> Hashable:
-    found: Hashable = value
-    return found
+    if _is_frozen(kind):
+        _FROZEN.add(kind)
+        return lambda value: value
+    getter = attrgetter(*slots_of(kind))
+    frozen = _FROZEN
+    return lambda value: tuple(
+        [each if type(each) in frozen else key(each) for each in getter(value)]
+    )
 
 
 _KEYS: dict[type, Callable[[Any], Hashable]] = {

@@ -13,17 +13,18 @@ the chain when it is given, and the chain against every later leader.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardlog.protocol.coordination import Command, Commanded
+from shardlog.protocol.coordination import AbortChange, Command, Commanded
 from shardlog.protocol.effects import Received, Tick
 from shardlog.protocol.failures import StaleEpoch
-from shardlog.protocol.messages import Append, Appended, CannotServe, Envelope, Refused
+from shardlog.protocol.messages import Append, Appended, Envelope, Refused
 from shardlog.protocol.shard import Shard, Status
 from shardlog.sim.explore_coordinators import Learn, Suspect
 from shardlog.sim.explore_known import CLIENT, Face, Known
-from shardlog.sim.explore_messages import Fate, Reduction
+from shardlog.sim.explore_messages import Fate, Mood, Reduction
 from shardlog.sim.explore_replicas import SHARD
 from shardlog.sim.explore_symmetry import Symmetry
 
@@ -70,11 +71,13 @@ class World:
         self.width = self.at_store + 6
         ends = {name: at for at, name in enumerate(bounds.nodes)}
         ends |= {name: 2 * nodes + at for at, name in enumerate(bounds.coordinators)}
-        self.known = known = Known(ends, nodes, bounds.reduction, frozenset(bounds.slow))
+        self.known = known = Known(ends, nodes, bounds.reduction)
         self.symmetry = Symmetry(known, bounds.nodes, bounds.coordinators, bounds.interchangeable)
         self.sessions: tuple[int, ...] = ()
         self.doing = Action(0, -1, False)
         self.newcomer = ""
+        self._moods: dict[tuple[int, int, bool], Mood] = {}
+        self._every_mood: dict[Mood, Mood] = {}
         self._polling = False
         self._found: list[State] = []
         self._actions: list[Action] = []
@@ -88,27 +91,21 @@ class World:
 
     def successors(self, state: State) -> list[State]:
         """Every state that one action leads to, not yet reduced by symmetry."""
-        self._found = found = []
+        found: list[State] = []
+        self._found = found
         self._actions = []
         flights = self.known.flights
         for message in state[self.width :]:
             end = flights[message].end
             if end < self.nodes:
                 self._step(state, end, message, message)
-            elif not self._raises_too_far(state, end, message):
+            else:
                 self._drive(state, end, message, message)
         for at in range(self.nodes):
             self._unasked(state, at)
         for at in range(self.first_coordinator, self.at_store):
             self._unasked_coordinator(state, at)
         return found
-
-    def _raises_too_far(self, state: State, at: int, message: int) -> bool:
-        """A leader that cannot serve makes its coordinator start over, in a new epoch (T13)."""
-        if not isinstance(self.known.flights[message].envelope.message, CannotServe):
-            return False
-        record = self.known.records[state[at]][1]
-        return record is not None and record.epoch >= self.bounds.epochs
 
     def actions(self, state: State) -> list[tuple[Action, State]]:
         """The same, each with what was done."""
@@ -207,6 +204,8 @@ class World:
         self.doing = Action(at, event, False)
         drives = known.drive(state[at], store, event)
         for drive in drives:
+            if drive.store != store and self._elects_too_far(drive.store):
+                continue
             core = list(state[: self.width])
             core[at], core[self.at_store] = drive.after, drive.store
             core[self.at_commands] |= given
@@ -220,6 +219,12 @@ class World:
             core[self.at_commands] |= given
             self._count_crash(core)
             self._arrive(state, core, at, message, drive.sent)
+
+    def _elects_too_far(self, store: int) -> bool:
+        """Also where an election is started over because the leader cannot serve (T13)."""
+        record = self.known.stores.values[store].record
+        assert record is not None
+        return record.status is Status.ELECTION and record.epoch > self.bounds.epochs
 
     def _unasked_coordinator(self, state: State, at: int) -> None:
         """What happens at a coordinator without a message."""
@@ -248,7 +253,7 @@ class World:
         """Commands, each given once, and a look at the leader."""
         given = state[self.at_commands]
         for number, event in enumerate(self._commands):
-            if not given >> number & 1:
+            if not given >> number & 1 and self._worth_giving(number, record):
                 self._drive(state, at, event, given=1 << number)
         leader = record.leader
         if not self.bounds.polls or leader is None:
@@ -260,6 +265,12 @@ class World:
             self._polling = record.joining is not None
             self._drive(state, at, self.known.poll(name, replica, record.epoch))
             self._polling = False
+
+    def _worth_giving(self, number: int, record: Shard) -> bool:
+        """To cancel what has not been prepared only means that nothing is changed."""
+        reduced = self.bounds.reduction is not Reduction.NONE
+        aborts = isinstance(self.bounds.commands[number], AbortChange)
+        return not (reduced and aborts and record.change is None)
 
     def _worth_a_look(self, record: Shard, leader: Face) -> bool:
         """Once a change is over, all that a look leads to is that leftovers are cleared away."""
@@ -288,7 +299,8 @@ class World:
         left += fresh
         if not fresh and core == list(state[: self.width]):
             return  # at most a message is gone: whatever follows could follow with it in flight
-        changed = [at]
+        mood = self._mood(core)
+        changed = [at] if mood is self._mood(state) else list(range(self.at_store))
         polled = self._polling
         while True:
             waiting: list[int] = []
@@ -296,7 +308,7 @@ class World:
             for each in left:
                 end = flights[each].end
                 if end in changed or each in fresh:
-                    found = fate(each, core[end])
+                    found = fate(each, core[end], mood)
                     if found is Fate.DEAD:
                         continue
                     if found is Fate.URGENT or (
@@ -314,11 +326,34 @@ class World:
                     left.append(each)
                     fresh.add(each)
             changed.append(end)
+            if self._mood(core) is not mood:
+                mood = self._mood(core)
+                changed = list(range(self.at_store))
         if not fresh.difference(before).intersection(left) and core == list(state[: self.width]):
             return
         left.sort()
         self._found.append((*core, *left))
         self._actions.append(self.doing)
+
+    def _mood(self, core: Sequence[int]) -> Mood:
+        key = (core[self.at_store], core[self.at_commands], core[self.at_crashes] == 0)
+        found = self._moods.get(key)
+        if found is None:
+            record = self.known.stores.values[key[0]].record
+            assert record is not None
+            joining = record.joining is not None and not record.joining.cancelled
+            over = record.change is None and not joining and self._spent(key[1])
+            slow = frozenset() if over else frozenset(self.bounds.slow)
+            found = self._every_mood.setdefault(Mood(slow, key[2]), Mood(slow, key[2]))
+            self._moods[key] = found
+        return found
+
+    def _spent(self, given: int) -> bool:
+        """Whether every command that begins a change has been given."""
+        return all(
+            given >> number & 1 or isinstance(command, AbortChange)
+            for number, command in enumerate(self.bounds.commands)
+        )
 
     def _hasten(self, core: list[int], at: int, message: int) -> tuple[int, ...]:
         """Deliver an urgent message within the same action."""

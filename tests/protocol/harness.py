@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -162,7 +162,9 @@ class Disk:
         found, marks = damaged(headers, self.superblock.history, commit, self.bad)
         end = found[-1].end if found else self.first
         superblock = replace(self.superblock, commit=min(commit, end))
-        return Recovered(superblock, self.first, self.boundary, tuple(found), tuple(marks))
+        bad = (self.bad.get(header.base) is Mark.FAULT for header in reversed(headers))
+        tail = sum(1 for _ in takewhile(bool, bad))
+        return Recovered(superblock, self.first, self.boundary, tuple(found), tuple(marks), tail)
 
 
 def damaged(
