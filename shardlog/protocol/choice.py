@@ -14,7 +14,7 @@ cut there, and the ranking starts again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardlog.protocol.entry import EntryId, Member
 from shardlog.protocol.failures import ImpossibleState
@@ -62,7 +62,8 @@ class Possible:
     def cut(self, end: int) -> None:
         """From now on the log is known to end at `end`."""
         self.end, self.open_tail = end, False
-        self.slots = [slot for slot in self.slots if slot.base < end]
+        kept = [slot for slot in self.slots if slot.base < end]
+        self.slots = [replace(slot, end=min(slot.end or end, end)) for slot in kept]
 
     def slot_at(self, offset: int) -> Slot | None:
         for slot in self.slots:

@@ -209,7 +209,7 @@ class Limits:
     resend_ms: int = 150
     pause_ms: int = 500
     repair_retry_ms: int = 100
-    repair_tries_max: int = 20
+    repair_tries_max: int = 10
     batch_entries_max: int = 16
     inflight_entries_max: int = 64
     fetch_entries_max: int = 64
