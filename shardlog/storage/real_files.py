@@ -1,0 +1,241 @@
+"""The filesystem seam over the operating system: the only module of storage that touches a disk.
+
+An `OSError` is translated here and nowhere else; above this module there are only the types of
+`failures`.  A call that was cut short is carried on: the kernel may write less than it was given,
+takes at most `IOV_MAX` buffers, and reads less than asked for well before the end of a file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from shardlog.storage.failures import (
+    DiskFailed,
+    DiskFull,
+    MissingFile,
+    NotPermitted,
+    ReadOnlyVolume,
+    StorageFailure,
+    TooManyOpenFiles,
+)
+from shardlog.storage.files import Buffer
+
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+ZEROS = bytes(1 << 20)
+
+# A volume that cannot reserve blocks says one of these.
+CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL)
+
+TYPES: dict[int, type[DiskFull | TooManyOpenFiles | ReadOnlyVolume | MissingFile | NotPermitted]]
+TYPES = {
+    errno.ENOSPC: DiskFull,
+    errno.EDQUOT: DiskFull,
+    errno.EMFILE: TooManyOpenFiles,
+    errno.ENFILE: TooManyOpenFiles,
+    errno.EROFS: ReadOnlyVolume,
+    errno.ENOENT: MissingFile,
+    errno.EACCES: NotPermitted,
+    errno.EPERM: NotPermitted,
+}
+
+Names = list[str]
+
+
+def translated(error: OSError, path: str, operation: str) -> StorageFailure:
+    kind = TYPES.get(error.errno or 0)
+    return kind(path) if kind else DiskFailed(path, f"{operation}: {error.strerror or error}")
+
+
+class RealFile:
+    """A file descriptor; -1 once it is closed, which the kernel refuses by itself."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        """For `sendfile`, which goes around this class."""
+        return self._fd
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise translated(error, self._path, "size") from error
+
+    def read(self, position: int, length: int) -> bytes:
+        try:
+            found = os.pread(self._fd, length, position)
+            if len(found) == length or not found:
+                return found
+            return self._read_on(position, length, found)
+        except OSError as error:
+            raise translated(error, self._path, "read") from error
+
+    def _read_on(self, position: int, length: int, found: bytes) -> bytes:
+        """Fewer bytes than asked for are the end of the file only if nothing follows them."""
+        parts = [found]
+        done = len(found)
+        while done < length:
+            part = os.pread(self._fd, length - done, position + done)
+            if not part:
+                break
+            parts.append(part)
+            done += len(part)
+        return b"".join(parts)
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """If the disk is full a part may be written; a retry covers it.
+
+        What `allocate` has reserved is not short of room, so the engine never comes to that.
+        """
+        try:
+            done = os.pwritev(self._fd, buffers[:IOV_MAX], position)
+            if done != sum(map(len, buffers)):
+                self._write_on(position, buffers, done)
+        except OSError as error:
+            raise translated(error, self._path, "write") from error
+
+    def _write_on(self, position: int, buffers: Sequence[Buffer], done: int) -> None:
+        """What is left behind the first `done` bytes."""
+        views = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        first = 0
+        while True:
+            position += done
+            while first < len(views) and done >= len(views[first]):
+                done -= len(views[first])
+                first += 1
+            if first == len(views):
+                return
+            views[first] = views[first][done:]
+            done = os.pwritev(self._fd, views[first : first + IOV_MAX], position)
+            if not done:
+                raise OSError(errno.EIO, "the kernel wrote nothing")
+
+    def allocate(self, size: int) -> None:
+        """A reservation that failed half-way is given back: the caller will ask again."""
+        if not size:
+            return
+        before = self.size()
+        try:
+            self._reserve(before, size)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._fd, before)
+            raise translated(error, self._path, "allocate") from error
+
+    def _reserve(self, before: int, size: int) -> None:
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            if error.errno not in CANNOT_RESERVE:
+                raise
+            while before < size:
+                before += os.pwrite(self._fd, ZEROS[: size - before], before)
+
+    def sync(self) -> None:
+        """`fdatasync` leaves out the times but not the length."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise translated(error, self._path, "sync") from error
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        try:
+            os.close(fd)
+        except OSError as error:
+            raise translated(error, self._path, "close") from error
+
+
+class RealFiles:
+    """Paths are the operating system's; a volume is wherever they lead."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, write: bool = True) -> RealFile:
+        try:
+            fd = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+        except OSError as error:
+            raise translated(error, path, "open") from error
+        return RealFile(fd, path)
+
+    def create(self, path: str) -> RealFile:
+        """A file that had the name is removed, not emptied: whoever has it open keeps its bytes."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            try:
+                fd = os.open(path, flags, 0o644)
+            except FileExistsError:
+                os.unlink(path)
+                fd = os.open(path, flags, 0o644)
+        except OSError as error:
+            raise translated(error, path, "create") from error
+        return RealFile(fd, path)
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise translated(error, path, "make directory") from error
+
+    def list(self, path: str) -> Names:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise translated(error, path, "list") from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise translated(error, old, "rename") from error
+
+    def remove(self, path: str) -> None:
+        try:
+            try:
+                os.unlink(path)
+            except IsADirectoryError:
+                os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translated(error, path, "remove") from error
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise translated(error, path, "sync directory") from error
+
+    def sync_volume(self, path: str) -> None:
+        """Everything unsynced on the whole filesystem that `path` stands on (`syncfs`)."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                libc = ctypes.CDLL(None, use_errno=True)
+                if libc.syncfs(fd) != 0:
+                    code = ctypes.get_errno()
+                    raise OSError(code, os.strerror(code))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise translated(error, path, "sync volume") from error
