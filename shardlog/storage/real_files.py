@@ -51,7 +51,7 @@ def translated(error: OSError, path: str, operation: str) -> StorageFailure:
 
 
 class RealFile:
-    """A file descriptor; -1 once it is closed, which the kernel refuses by itself."""
+    """A file descriptor; -1 once it is closed."""
 
     __slots__ = ("_fd", "_path")
 
@@ -146,6 +146,8 @@ class RealFile:
     def sync(self) -> None:
         """`fdatasync` leaves out the times but not the length."""
         try:
+            if self._fd < 0:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             os.fdatasync(self._fd)
         except OSError as error:
             raise translated(error, self._path, "sync") from error
