@@ -1,0 +1,235 @@
+"""What only the real side of the filesystem seam has: short calls, and errors of a real kernel.
+
+Volumes that are full or read-only are mounted in a mount namespace of a process of their own, so
+nothing is left behind whatever becomes of the test.
+"""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from shardlog.storage.failures import (
+    DiskFailed,
+    DiskFull,
+    MissingFile,
+    NotPermitted,
+    ReadOnlyVolume,
+    StorageFailure,
+    TooManyOpenFiles,
+)
+from shardlog.storage.files import Buffer
+from shardlog.storage.real_files import RealFiles, translated
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (errno.ENOSPC, DiskFull),
+        (errno.EDQUOT, DiskFull),
+        (errno.EMFILE, TooManyOpenFiles),
+        (errno.ENFILE, TooManyOpenFiles),
+        (errno.EROFS, ReadOnlyVolume),
+        (errno.ENOENT, MissingFile),
+        (errno.EACCES, NotPermitted),
+        (errno.EPERM, NotPermitted),
+        (errno.EIO, DiskFailed),
+        (errno.ENOTDIR, DiskFailed),
+    ],
+)
+def test_the_error_number_decides_the_type(code: int, kind: type[StorageFailure]):
+    failure = translated(OSError(code, os.strerror(code)), "/data/a", "write")
+    assert type(failure) is kind
+    assert failure.path == "/data/a"
+
+
+def test_a_failure_names_the_operation_and_the_reason():
+    failure = translated(OSError(errno.EIO, os.strerror(errno.EIO)), "/data/a", "sync")
+    assert str(failure) == "/data/a: sync: Input/output error"
+
+
+def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = os.pwritev
+
+    def short(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        return whole(fd, [b"".join(buffers)[:7]], position)
+
+    monkeypatch.setattr(os, "pwritev", short)
+    buffers = [b"", b"a" * 5, b"b" * 20, b"", b"c", b"d" * 7, b""]
+    file = RealFiles().create(str(tmp_path / "a"))
+    file.write(3, buffers)
+    assert file.read(3, 100) == b"".join(buffers)
+
+
+def test_a_kernel_that_writes_nothing_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, position: 0)
+    with pytest.raises(DiskFailed, match="wrote nothing"):
+        RealFiles().create(str(tmp_path / "a")).write(0, [b"abc"])
+
+
+def test_short_reads_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = os.pread
+    file = RealFiles().create(str(tmp_path / "a"))
+    file.write(0, [b"0123456789"])
+    monkeypatch.setattr(
+        os, "pread", lambda fd, length, position: whole(fd, min(length, 3), position)
+    )
+    assert file.read(0, 10) == b"0123456789"
+    assert file.read(1, 100) == b"123456789"
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_allocates_where_blocks_cannot_be_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+):
+    def refuse(fd: int, offset: int, length: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    file = RealFiles().create(str(tmp_path / "a"))
+    file.write(0, [b"abc"])
+    file.allocate(3 << 20)
+    assert file.read(0, 4 << 20) == b"abc" + bytes((3 << 20) - 3)
+
+
+def test_allocated_blocks_are_there(tmp_path: Path):
+    file = RealFiles().create(str(tmp_path / "a"))
+    file.allocate(1 << 20)
+    assert os.fstat(file.fileno()).st_blocks * 512 >= 1 << 20
+
+
+def test_descriptors_are_not_inherited(tmp_path: Path):
+    file = RealFiles().create(str(tmp_path / "a"))
+    assert not os.get_inheritable(file.fileno())
+
+
+def test_sync_volume(tmp_path: Path):
+    RealFiles().sync_volume(str(tmp_path))
+    with pytest.raises(MissingFile):
+        RealFiles().sync_volume(str(tmp_path / "no"))
+
+
+def test_a_full_device():
+    file = RealFiles().open("/dev/full")
+    with pytest.raises(DiskFull):
+        file.write(0, [b"abc"])
+    file.close()
+
+
+# --- in a process of their own --------------------------------------------------------------------
+
+TOO_MANY = """
+import sys, resource
+from shardlog.storage.failures import TooManyOpenFiles
+from shardlog.storage.real_files import RealFiles
+files, path = RealFiles(), sys.argv[1]
+files.create(path).close()
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+held = []
+for act in (files.open, files.create, files.sync_directory, files.list):
+    try:
+        while len(held) < 100:
+            held.append(act(path if act in (files.open, files.create) else sys.argv[2]))
+    except TooManyOpenFiles as failure:
+        print(act.__name__, failure.why)
+"""
+
+FULL = """
+import sys
+from shardlog.storage.failures import DiskFull
+from shardlog.storage.real_files import RealFiles
+files, base = RealFiles(), sys.argv[1]
+file = files.create(base + "/a")
+file.allocate(300_000)
+for size in (2 << 20, 3 << 20):
+    try:
+        file.allocate(size)
+    except DiskFull:
+        print("allocate", file.size())
+other = files.create(base + "/b")
+try:
+    other.write(0, [bytes(2 << 20)])
+except DiskFull:
+    print("write")
+other.close()
+files.remove(base + "/b")
+file.allocate(600_000)
+print(file.size())
+"""
+
+READ_ONLY = """
+import subprocess, sys
+from shardlog.storage.failures import ReadOnlyVolume
+from shardlog.storage.real_files import RealFiles
+files, base = RealFiles(), sys.argv[1]
+files.create(base + "/a").close()
+subprocess.run(["mount", "-o", "remount,ro", base], check=True)
+for act in (
+    lambda: files.open(base + "/a"),
+    lambda: files.create(base + "/a"),
+    lambda: files.create(base + "/b"),
+    lambda: files.make_directory(base + "/d"),
+    lambda: files.rename(base + "/a", base + "/b"),
+    lambda: files.remove(base + "/a"),
+):
+    try:
+        act()
+    except ReadOnlyVolume:
+        print("read-only")
+print(files.open(base + "/a", write=False).size(), files.list(base))
+"""
+
+
+def run(script: str, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def run_mounted(script: str, base: Path) -> list[str]:
+    """With a tmpfs of 1 MiB at `base`, which nobody else sees."""
+    root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    space = ["unshare", "--mount", *root]
+    mount = f"mount -t tmpfs -o size=1m tmpfs {base}"
+    if subprocess.run([*space, "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("needs a mount namespace: run as root, or allow user namespaces")
+    inside = f'{mount} && exec "$@"'
+    done = subprocess.run(
+        [*space, "sh", "-c", inside, "sh", sys.executable, "-c", script, str(base)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_too_many_open_files(tmp_path: Path):
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 32
+    why = "too many open files; raise the limit (ulimit -n)"
+    assert run(TOO_MANY, str(tmp_path / "a"), str(tmp_path)) == [
+        f"open {why}",
+        f"create {why}",
+        f"sync_directory {why}",
+        f"list {why}",
+    ]
+
+
+def test_a_full_volume_gives_back_what_it_reserved(tmp_path: Path):
+    assert run_mounted(FULL, tmp_path) == [
+        "allocate 300000",
+        "allocate 300000",
+        "write",
+        "600000",
+    ]
+
+
+def test_a_read_only_volume(tmp_path: Path):
+    assert run_mounted(READ_ONLY, tmp_path) == ["read-only"] * 6 + ["0 ['a']"]
