@@ -1,0 +1,207 @@
+"""The rare operations on a replica's files: each is durable when it returns, and safe to cut short.
+
+What takes several writes is announced in the superblock first, and finished at the next start if a
+crash came between: a truncation by `cut_to`, a new log by its `lineage`, a trim by `first`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlog.protocol.effects import (
+    Erase,
+    Format,
+    ResetLog,
+    RewriteEntry,
+    Superblock,
+    TrimLog,
+    TruncateLog,
+    WriteSuperblock,
+)
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry
+from shardlog.protocol.failures import ImpossibleState
+from shardlog.storage import movement
+from shardlog.storage.layout import SLOT_BYTES, Context, Slot, pack_header, pack_slot, slot_sequence
+from shardlog.storage.replica_files import ReplicaFiles
+from shardlog.storage.root import Root
+from shardlog.storage.segment import Segment, remove
+from shardlog.storage.superblock import NAME
+
+Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog
+LOST_SLOT = b"\xff" * SLOT_BYTES
+"""Stands for a slot that was lost, and keeps being one."""
+
+
+def perform(files: ReplicaFiles, change: Change) -> None:
+    if isinstance(change, Format):
+        _format(files, change.superblock)
+    elif isinstance(change, Erase):
+        _erase(files)
+    elif isinstance(change, WriteSuperblock):
+        _promise(files, change.superblock)
+    elif isinstance(change, RewriteEntry):
+        _rewrite(files, change.entry)
+    elif isinstance(change, TruncateLog):
+        truncate(files, change.end)
+    elif isinstance(change, TrimLog):
+        _trim(files, change.first, change.boundary)
+    else:
+        _reset(files, change.first, change.boundary)
+
+
+def _root(files: ReplicaFiles) -> Root:
+    if files.root is None:
+        raise ImpossibleState("there is no replica to change")
+    return files.root
+
+
+# --- the replica as a whole --------------------------------------------------------------------
+
+
+def _format(files: ReplicaFiles, superblock: Superblock) -> None:
+    """Left-overs of an earlier replica go first; the superblock's name makes it one (M3)."""
+    _erase(files)
+    disk = files.handles.files
+    disk.make_directory(files.directory)
+    disk.sync_directory(files.directory.rpartition("/")[0])
+    root = Root(
+        files.shard, files.node, 1, 0, GENESIS_CHECKSUM, None, superblock, movement.FORMATTED
+    )
+    files.superblocks.create(root)
+    files.root = root
+
+
+def _erase(files: ReplicaFiles) -> None:
+    """The superblock first: without it nothing here is a replica."""
+    disk = files.handles.files
+    names = disk.list(files.directory)
+    if NAME in names:
+        disk.remove(f"{files.directory}/{NAME}")
+        disk.sync_directory(files.directory)
+    for name in names:
+        if name != NAME:
+            remove(files.handles, f"{files.directory}/{name}")
+    files.clear()
+
+
+def _promise(files: ReplicaFiles, superblock: Superblock) -> None:
+    root = _root(files)
+    records = _moved(root, superblock, files.segments.end)
+    files.write_root(replace(root, superblock=superblock, records=records))
+
+
+def _moved(root: Root, new: Superblock, end: int) -> movement.Records:
+    """The control records that say what this superblock changes."""
+    old = root.superblock
+    records = root.records
+    if (new.history, new.led) != (old.history, old.led):
+        return movement.activated(records, new.epoch, end)
+    if new.epoch > old.epoch:
+        return movement.fenced(records, new.epoch, end)
+    if new.commit > old.commit:
+        taken = movement.checkpointed(records, new.epoch, new.commit)
+        return movement.cut(taken, movement.last_checkpoint(taken).number)
+    return records
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+
+def begin_segment(files: ReplicaFiles, base: int, length: int) -> None:
+    """Make the segment that the entry at `base` goes to; what was lost there is settled."""
+    if files.segments.doubt:
+        truncate(files, base)
+    items = files.segments.items
+    if items and items[-1].fits(length, items[-1].count, items[-1].position):
+        return
+    files.add_segment(base, 0, length)
+
+
+def truncate(files: ReplicaFiles, end: int) -> None:
+    """Drop everything from `end` on (N6)."""
+    segments = files.segments
+    if end < files.context.end:
+        raise ImpossibleState(f"a cut at {end}, below the commit offset {files.context.end}")
+    if end == segments.end and not segments.doubt:
+        return
+    files.write_root(replace(_root(files), cut_to=end))
+    if not segments.truncate(end):
+        files.add_segment(end, 0, 0)
+    files.write_root(replace(_root(files), cut_to=None))
+
+
+def _trim(files: ReplicaFiles, first: int, boundary: int) -> None:
+    """The new first offset is durable before anything is removed."""
+    root = _root(files)
+    if movement.is_fenced(root.records):
+        raise ImpossibleState("a trim while fenced")
+    if first > root.first:
+        files.write_root(replace(root, first=first, boundary=boundary))
+        files.segments.trim(first)
+
+
+def _reset(files: ReplicaFiles, first: int, boundary: int) -> None:
+    """A new lineage: the old segments are left-overs as soon as the superblock says so."""
+    root = _root(files)
+    epoch = root.superblock.epoch
+    records = movement.ended(root.records, epoch, first)
+    old = files.segments.items
+    files.write_root(
+        replace(
+            root, lineage=root.lineage + 1, first=first, boundary=boundary, cut_to=None,
+            records=records,
+        )
+    )  # fmt: skip
+    files.segments.start_over(first)
+    files.context = Context(first, boundary)
+    for segment in old:
+        remove(files.handles, segment.path)
+
+
+# --- repair ------------------------------------------------------------------------------------
+
+
+def _rewrite(files: ReplicaFiles, entry: Entry) -> None:
+    """Write an entry anew where it belongs: in its place, or right behind the one before it."""
+    header, length = entry.header, len(entry.body)
+    segments = files.segments
+    if not segments.items:
+        files.add_segment(header.base, 0, length)
+    place = segments.covering(header.base)
+    if place is not None and place.slot.header == header:
+        segment, index, position = place.segment, place.number, place.slot.position
+    else:
+        segment, index, position = segments.behind(header.base)
+    if header.base == segments.end and not segment.fits(length, index, position):
+        segment, index, position = _moved_doubt(files, header.base, length)
+    slot = Slot(header, length, position, Context(0, 0))
+    if slot.after > segment.head.size or not _leaves_room(segment, index, slot.after):
+        raise ImpossibleState(f"{header.id} does not fit where it stood")
+    packed = pack_slot(slot, segment.head.lineage, slot_sequence(segment.head.number, index))
+    with files.handles.use(segment.path) as file:
+        file.write(position, [pack_header(header, length), entry.body])
+        file.sync()
+        file.write(segment.slot_position(index), [packed])
+        file.sync()
+    if index + 1 >= segment.count:
+        segment.count, segment.position = index + 1, slot.after
+    if header.base >= segments.end:
+        segments.end = header.end
+        segments.doubt = max(segments.doubt - 1, 0)
+
+
+def _leaves_room(segment: Segment, index: int, after: int) -> bool:
+    """Whether the entry ends before the next readable one begins."""
+    following = segment.slot_from(index + 1)
+    return following is None or after <= following.position
+
+
+def _moved_doubt(files: ReplicaFiles, base: int, length: int) -> tuple[Segment, int, int]:
+    """The log goes on in a new segment; the slots that were lost are lost there as well."""
+    segment = files.add_segment(base, 0, length)
+    lost = files.segments.doubt
+    with files.handles.use(segment.path) as file:
+        file.write(segment.slot_position(0), [LOST_SLOT * lost])
+        file.sync()
+    segment.count = lost
+    return segment, 0, segment.head.body_start

@@ -1,0 +1,43 @@
+"""Two checksums: CRC32C for bytes at rest, and a hash for the chain of headers.
+
+CRC32C runs at memory speed and finds every kind of damage that a disk deals; it sums bodies,
+slots, segment heads and superblock copies.  The chain decides whether two logs are the same, so
+its links are 64 bits of BLAKE2b over the header, which names the body's checksum and the parent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+from crc32c import crc32c
+
+from shardlog.storage.files import Buffer
+
+_PACK = struct.Struct("<9Q").pack
+
+
+def sum_of(data: Buffer) -> int:
+    """The CRC32C of some bytes."""
+    return crc32c(data)
+
+
+def seal_body(body: Buffer) -> int:
+    """What stands in a header for its body; never 0."""
+    return crc32c(body) or 1
+
+
+def seal(
+    epoch: int,
+    base: int,
+    count: int,
+    kind: int,
+    session: int,
+    request: int,
+    timestamp_ms: int,
+    parent: int,
+    body_checksum: int,
+) -> int:
+    """A header's link in the chain; never 0, which stands for the parent of the first entry."""
+    packed = _PACK(epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum)
+    return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little") or 1

@@ -1,0 +1,68 @@
+"""The filesystem seam: all that the storage engine asks of a disk.
+
+A write that has returned can be read back; it is durable after the file's `sync`.  A file's name is
+durable after `sync_directory` of the directory it stands in.  Writes of one file that were not
+synced may reach the medium in any order, in part, or not at all; one aligned sector of
+`SECTOR_BYTES` lands whole or not at all.  Every error is a `StorageFailure`.
+
+Paths are plain strings with `/`; the simulator has no operating system to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+SECTOR_BYTES = 512
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file.  Positions are absolute: there is no cursor."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int:
+        """The length in bytes."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """All of the buffers, one behind the other; grows the file if need be."""
+
+    def allocate(self, size: int) -> None:
+        """Make the file at least so long, with its blocks reserved; the new part reads as zeros."""
+
+    def sync(self) -> None:
+        """All that was written, and the length, is durable.  Never called again after it failed."""
+
+    def close(self) -> None:
+        """Unsynced writes stay where they are: written, not durable."""
+
+
+class Files(Protocol):
+    """One volume."""
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        """An existing file; `MissingFile` if there is none."""
+
+    def create(self, path: str) -> File:
+        """A new, empty file in the place of whatever had the name."""
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; nothing happens if it is there."""
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted; empty if it does not exist."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic, replacing `new`; durable after `sync_directory`."""
+
+    def remove(self, path: str) -> None:
+        """A file or an empty directory; nothing happens if it is gone."""
+
+    def sync_directory(self, path: str) -> None:
+        """The names in this directory are durable."""

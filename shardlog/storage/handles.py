@@ -1,0 +1,86 @@
+"""Open files, a bounded number of them, for all replicas of a volume.
+
+A file that somebody uses is pinned and stays open; so does one with unsynced writes, because an
+error of the write-back is reported to those who have the file open.  Of the others the one that was
+used longest ago is closed when the bound is reached.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from shardlog.storage.failures import TooManyOpenFiles
+from shardlog.storage.files import File, Files
+
+
+class Handles:
+    """`open_files_max` bounds those that nobody uses; those in use are bounded by the users."""
+
+    def __init__(self, files: Files, open_files_max: int = 256) -> None:
+        self.files = files
+        self.open_files_max = open_files_max
+        self._lock = Lock()
+        self._open: OrderedDict[str, File] = OrderedDict()
+        self._pins: dict[str, int] = {}
+
+    def pin(self, path: str) -> File:
+        """The open file; it stays open until `unpin`."""
+        with self._lock:
+            file = self._open.get(path)
+            if file is None:
+                file = self._opened(path)
+                self._open[path] = file
+            else:
+                self._open.move_to_end(path)
+            self._pins[path] = self._pins.get(path, 0) + 1
+            self._close_idle(self.open_files_max)
+            return file
+
+    def unpin(self, path: str) -> None:
+        with self._lock:
+            left = self._pins[path] - 1
+            if left:
+                self._pins[path] = left
+            else:
+                del self._pins[path]
+
+    @contextmanager
+    def use(self, path: str) -> Iterator[File]:
+        file = self.pin(path)
+        try:
+            yield file
+        finally:
+            self.unpin(path)
+
+    def forget(self, path: str) -> None:
+        """The file is about to be removed or replaced."""
+        with self._lock:
+            file = self._open.pop(path, None)
+            if file is not None:
+                file.close()
+
+    def close(self) -> None:
+        with self._lock:
+            for file in self._open.values():
+                file.close()
+            self._open.clear()
+            self._pins.clear()
+
+    def _opened(self, path: str) -> File:
+        """If the process has no descriptor left, give back all that are idle, and try again."""
+        try:
+            return self.files.open(path)
+        except TooManyOpenFiles:
+            self._close_idle(0)
+            return self.files.open(path)
+
+    def _close_idle(self, most: int) -> None:
+        if len(self._open) <= most:
+            return
+        for path in [path for path in self._open if path not in self._pins]:
+            if len(self._open) <= most:
+                return
+            self._open.pop(path).close()

@@ -1,0 +1,208 @@
+"""Format version 1, byte by byte: segment heads, slots and entries.  All numbers little-endian.
+
+A segment is one file, so that one sync covers all of it:
+
+    [0, 4096)                  the head, in two copies of 2048 bytes
+    [4096, body_start)         slots of 128 bytes, one for each entry, in order
+    [body_start, size)         entries: header (80 bytes) and body, one behind the other
+
+An entry is written first; its slot, which repeats the header and tells where the entry stands,
+only when the entry is durable.  Hence a slot that can be read says for certain that its entry was
+once whole, and a bad entry without a slot was never acknowledged (rule 14).
+
+`docs/storage-format.md` has the tables; a test compares them with these structures.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from shardlog.protocol.entry import Header, Kind
+from shardlog.storage.checksum import seal, sum_of
+from shardlog.storage.files import Buffer
+
+FORMAT_VERSION = 1
+
+ENTRY_MAGIC = b"SE"
+SEGMENT_MAGIC = b"SHARDSEG"
+
+ENTRY_HEADER = struct.Struct("<2sBBIQQIIQQQQIIQ")
+ENTRY_HEADER_BYTES = ENTRY_HEADER.size
+SLOT = struct.Struct("<B3xIQQQQ80sII")
+SLOT_BYTES = SLOT.size
+_SLOT_SUMMED = SLOT_BYTES - 4
+BLANK_SLOT = bytes(SLOT_BYTES)
+
+HEAD = struct.Struct("<8sIIQQQQQQQ")
+HEAD_COPY_BYTES = 2048
+SLOTS_START = 2 * HEAD_COPY_BYTES
+
+
+class RecordType(IntEnum):
+    """Every record of the write-ahead log (M1).  0 is blank, and never written."""
+
+    ENTRY = 1
+    COMMIT = 2
+    CHECKPOINT = 3
+    SEGMENT_START = 4
+    EPOCH_END = 5
+    FENCED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The commit context: everything below `end` is committed, and `checksum` ends it (rule 17)."""
+
+    end: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The copy apart of an entry's header, with its place and the context that rode along."""
+
+    header: Header
+    length: int
+    position: int
+    context: Context
+
+    @property
+    def after(self) -> int:
+        """Where the next entry stands."""
+        return self.position + ENTRY_HEADER_BYTES + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a segment says of itself.  `lineage` counts how often the log was started over."""
+
+    shard: str
+    incarnation: int
+    lineage: int
+    number: int
+    first: int
+    boundary: int
+    slots: int
+    size: int
+
+    @property
+    def body_start(self) -> int:
+        return SLOTS_START + self.slots * SLOT_BYTES
+
+
+def pack_header(header: Header, length: int) -> bytes:
+    return ENTRY_HEADER.pack(
+        ENTRY_MAGIC,
+        FORMAT_VERSION,
+        header.kind,
+        0,
+        header.epoch,
+        header.base,
+        header.count,
+        length,
+        header.session,
+        header.request,
+        header.timestamp_ms,
+        header.parent,
+        header.body_checksum,
+        0,
+        header.checksum,
+    )
+
+
+def unpack_header(data: Buffer) -> tuple[Header, int] | None:
+    """A header and its body's length; None if these bytes are not one."""
+    if len(data) < ENTRY_HEADER_BYTES:
+        return None
+    (magic, version, kind, zero, epoch, base, count, length, session, request, time, parent, body,
+     also_zero, checksum) = ENTRY_HEADER.unpack_from(data)  # fmt: skip
+    if magic != ENTRY_MAGIC or version != FORMAT_VERSION or zero or also_zero:
+        return None
+    if kind not in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER):
+        return None
+    if seal(epoch, base, count, kind, session, request, time, parent, body) != checksum:
+        return None
+    header = Header(epoch, base, count, Kind(kind), session, request, time, parent, body, checksum)
+    return header, length
+
+
+def pack_slot(slot: Slot, lineage: int, sequence: int) -> bytes:
+    """`sequence` is the slot's place in the whole log: a misplaced slot gives itself away."""
+    summed = SLOT.pack(
+        RecordType.ENTRY,
+        lineage,
+        sequence,
+        slot.position,
+        slot.context.end,
+        slot.context.checksum,
+        pack_header(slot.header, slot.length),
+        0,
+        0,
+    )[:_SLOT_SUMMED]
+    return summed + sum_of(summed).to_bytes(4, "little")
+
+
+def unpack_slot(data: Buffer, lineage: int, sequence: int) -> Slot | None:
+    """The slot; None if it is blank, damaged or not the one that belongs here."""
+    (kind, its_lineage, its_sequence, position, end, checksum, packed, zero, total) = SLOT.unpack(
+        data
+    )
+    if sum_of(data[:_SLOT_SUMMED]) != total or kind != RecordType.ENTRY or zero:
+        return None
+    if its_lineage != lineage or its_sequence != sequence:
+        return None
+    known = unpack_header(packed)
+    if known is None:
+        return None
+    return Slot(known[0], known[1], position, Context(end, checksum))
+
+
+def slot_sequence(number: int, index: int) -> int:
+    """The sequence of slot `index` in segment `number`."""
+    return (number << 24) | index
+
+
+def pack_head(head: Head) -> bytes:
+    """One copy, padded."""
+    name = head.shard.encode()
+    packed = HEAD.pack(
+        SEGMENT_MAGIC,
+        FORMAT_VERSION,
+        len(name),
+        head.incarnation,
+        head.lineage,
+        head.number,
+        head.first,
+        head.boundary,
+        head.slots,
+        head.size,
+    )
+    summed = (packed + name).ljust(HEAD_COPY_BYTES - 4, b"\0")
+    return summed + sum_of(summed).to_bytes(4, "little")
+
+
+def unpack_head(data: Buffer) -> Head | None:
+    """The head in one copy; None if the copy is damaged."""
+    if len(data) != HEAD_COPY_BYTES:
+        return None
+    if sum_of(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        return None
+    magic, version, named, incarnation, lineage, number, first, boundary, slots, size = (
+        HEAD.unpack_from(data)
+    )
+    if magic != SEGMENT_MAGIC or version != FORMAT_VERSION:
+        return None
+    shard = bytes(data[HEAD.size : HEAD.size + named]).decode()
+    return Head(shard, incarnation, lineage, number, first, boundary, slots, size)
+
+
+def foreign_version(data: Buffer, magic: bytes) -> int | None:
+    """The version of a format that is not this one, if some bytes are whole and say so."""
+    if len(data) != HEAD_COPY_BYTES or bytes(data[: len(magic)]) != magic:
+        return None
+    if sum_of(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        return None
+    version = int.from_bytes(data[len(magic) : len(magic) + 4], "little")
+    return None if version == FORMAT_VERSION else version

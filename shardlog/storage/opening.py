@@ -1,0 +1,145 @@
+"""Opening a replica's directory: finish what was interrupted, read the tail, mend what can be.
+
+Only the tail is read: from the last checkpoint on.  Mending comes before anything new is written:
+slots are written again from whole entries, else a later damage to the entry would look like a
+blank; and what lies behind the log's end is wiped, else it could come back (rule 14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from shardlog.protocol.effects import Recovered
+from shardlog.protocol.entry import GENESIS_CHECKSUM
+from shardlog.storage.failures import Damaged, WrongIdentity
+from shardlog.storage.handles import Handles
+from shardlog.storage.layout import Context, pack_slot, slot_sequence
+from shardlog.storage.root import Root
+from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, wipe
+from shardlog.storage.segments import Segments
+from shardlog.storage.superblock import NAME, SuperblockFile
+from shardlog.storage.walk import Unslotted, Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """`context` is the latest commit context that can be vouched for."""
+
+    superblocks: SuperblockFile
+    root: Root
+    segments: Segments
+    context: Context
+    recovered: Recovered
+
+
+def is_formatted(handles: Handles, directory: str) -> bool:
+    return NAME in handles.files.list(directory)
+
+
+def opened(handles: Handles, directory: str, shard: str, node: str) -> Opened:
+    """See the module; raises a `StorageFailure` for what cannot be trusted."""
+    superblocks = SuperblockFile(handles.files, directory)
+    root = superblocks.load()
+    if (root.shard, root.node) != (shard, node):
+        raise WrongIdentity(
+            superblocks.path,
+            f"it belongs to shard {root.shard} on node {root.node}, not to {shard} on {node}",
+        )
+    segments = Segments(handles, directory)
+    segments.open(root)
+    if root.cut_to is not None:
+        walked(segments, root)
+        segments.truncate(root.cut_to)
+        root = replace(root, cut_to=None)
+        superblocks.write(root)
+    walk = walked(segments, root)
+    doubt = walk.finish()
+    segments.end, segments.doubt = walk.headers[-1].end if walk.headers else walk.at, doubt
+    context = _context(segments, root, walk)
+    _mend(segments, walk)
+    recovered = Recovered(
+        replace(root.superblock, commit=context.end),
+        root.first,
+        root.boundary,
+        tuple(walk.headers),
+        tuple(walk.marks),
+        doubt or 1,
+    )
+    return Opened(superblocks, root, segments, context, recovered)
+
+
+def walked(segments: Segments, root: Root) -> Walk:
+    """Read the tail: from the last checkpoint on, or from where the log begins."""
+    block = root.superblock
+    start = max(min(block.sessions_at, block.commit), root.first)
+    items = segments.items
+    if not items:
+        walk = Walk(block.history, block.commit, root.first, root.boundary)
+        walk.nothing()
+        return walk
+    at = items.index(segments.holding(start) or items[0])
+    segment = items[at]
+    segment.load_count()
+    index = max(segment.find(start), 0)
+    slot = segment.slot(index) if segment.count else None
+    if slot is None:
+        index = 0
+    base = slot.header.base if slot else segment.first
+    parent = slot.header.parent if slot else None
+    if base == root.first:
+        parent = root.boundary
+    walk = Walk(block.history, block.commit, base, parent)
+    for number, each in enumerate(items[at:], at):
+        end = items[number + 1].first if number + 1 < len(items) else None
+        walk.segment(each, index, end)
+        index = 0
+    _hide_trimmed(walk, root.first)
+    return walk
+
+
+def _hide_trimmed(walk: Walk, first: int) -> None:
+    """What a segment still holds below the first offset is not part of the log."""
+    walk.headers = [header for header in walk.headers if header.base >= first]
+    walk.marks = [(base, mark) for base, mark in walk.marks if base >= first]
+
+
+def _context(segments: Segments, root: Root, walk: Walk) -> Context:
+    """The latest context, and whether it agrees with the log (rule 17, V2)."""
+    end = segments.end
+    known = {header.end: header.checksum for header in walk.headers if header.checksum}
+    ridden = walk.context
+    path = segments.items[-1].path if segments.items else segments.directory
+    if ridden.end > end and not segments.doubt:
+        raise Damaged(path, 0, f"commit context {ridden.end} beyond the log's end {end}")
+    checksum = known.get(ridden.end)
+    if ridden.end > root.first and checksum not in (None, ridden.checksum):
+        raise Damaged(path, 0, f"commit context {ridden.end} does not match the log")
+    commit = min(max(root.superblock.commit, ridden.end, root.first), end)
+    if commit == root.first:
+        return Context(commit, root.boundary)
+    return Context(commit, known.get(commit, GENESIS_CHECKSUM))
+
+
+def _mend(segments: Segments, walk: Walk) -> None:
+    for segment in segments.items:
+        segment.mend_head()
+    for segment in segments.items:
+        mine = [each for each in walk.unslotted if each.segment is segment]
+        if mine:
+            _write_slots(segment, mine)
+    if segments.items and not segments.doubt:
+        last = segments.items[-1]
+        with last.handles.use(last.path) as file:
+            upto = min(last.position + GROUP_BYTES_MAX, last.head.size)
+            if wipe(file, last.position, upto):
+                file.sync()
+
+
+def _write_slots(segment: Segment, lost: list[Unslotted]) -> None:
+    head = segment.head
+    with segment.handles.use(segment.path) as file:
+        for each in lost:
+            sequence = slot_sequence(head.number, each.index)
+            packed = pack_slot(each.slot, head.lineage, sequence)
+            file.write(segment.slot_position(each.index), [packed])
+        file.sync()

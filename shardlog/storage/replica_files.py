@@ -1,0 +1,67 @@
+"""The files of one replica, and what is known of them: shared by those who write and who read."""
+
+from __future__ import annotations
+
+from shardlog.storage.handles import Handles
+from shardlog.storage.layout import Context, Head
+from shardlog.storage.opening import Opened
+from shardlog.storage.plan import Plan
+from shardlog.storage.root import Root
+from shardlog.storage.segment import Segment
+from shardlog.storage.segments import Segments
+from shardlog.storage.superblock import SuperblockFile
+
+
+class ReplicaFiles:
+    """`root` is what the superblock holds, durably; None if there is no replica."""
+
+    def __init__(
+        self,
+        handles: Handles,
+        directory: str,
+        shard: str,
+        node: str,
+        plan: Plan,
+        found: Opened | None,
+    ) -> None:
+        self.handles = handles
+        self.directory = directory
+        self.shard = shard
+        self.node = node
+        self.plan = plan
+        self.root: Root | None = None
+        self.context = Context(0, 0)
+        self.clear()
+        if found is not None:
+            self.root, self.context = found.root, found.context
+            self.superblocks, self.segments = found.superblocks, found.segments
+
+    def clear(self) -> None:
+        """Nothing is known, because nothing is there."""
+        self.root = None
+        self.context = Context(0, 0)
+        self.superblocks = SuperblockFile(self.handles.files, self.directory)
+        self.segments = Segments(self.handles, self.directory)
+
+    def write_root(self, root: Root) -> None:
+        self.superblocks.write(root)
+        self.root = root
+
+    def add_segment(self, first: int, boundary: int, length: int) -> Segment:
+        """A new last segment, with room for a body of `length`."""
+        assert self.root is not None
+        last = self.segments.items[-1] if self.segments.items else None
+        slots, size = self.plan.next(last, length)
+        head = Head(
+            self.shard,
+            self.root.superblock.incarnation,
+            self.root.lineage,
+            last.head.number + 1 if last else 0,
+            first,
+            boundary,
+            slots,
+            size,
+        )
+        segment = Segment.make(self.handles, self.directory, head, self.plan.zeroed_bytes)
+        self.segments.add(segment)
+        return segment

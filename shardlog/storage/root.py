@@ -1,0 +1,171 @@
+"""What the superblock keeps, and its bytes.
+
+The protocol's promises, and beside them what the storage engine itself must find again: whose files
+these are, where the log begins, a cut that is under way, and the control records.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from shardlog.protocol.effects import Superblock
+from shardlog.protocol.entry import Member
+from shardlog.protocol.history import History, Span
+from shardlog.protocol.messages import Snapshot
+from shardlog.protocol.sessions import Session, Sessions
+from shardlog.storage.layout import RecordType
+from shardlog.storage.movement import Record, Records
+
+_U64 = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """`cut_to` is where the log is being truncated: the cut is finished before anything else.
+
+    `lineage` rises whenever the log is started over; segments of an older one are left-overs.
+    `first` and `boundary` are where the log begins: below it everything was trimmed.
+    """
+
+    shard: str
+    node: str
+    lineage: int
+    first: int
+    boundary: int
+    cut_to: int | None
+    superblock: Superblock
+    records: Records
+
+
+class Malformed(Exception):  # noqa: N818 - named after what it is
+    """Bytes with a right checksum that are no root: written by somebody else."""
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def number(self, *values: int) -> None:
+        self.parts.extend(_U64.pack(value) for value in values)
+
+    def text(self, value: str) -> None:
+        data = value.encode()
+        self.number(len(data))
+        self.parts.append(data)
+
+    def history(self, history: History) -> None:
+        self.number(len(history))
+        for span in history:
+            self.number(span.epoch, span.first)
+
+    def sessions(self, sessions: Sessions) -> None:
+        self.number(len(sessions))
+        for session in sessions:
+            self.number(session.id, session.last, session.used, len(session.replies))
+            self.number(*session.replies)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def number(self) -> int:
+        try:
+            (value,) = _U64.unpack_from(self.data, self.at)
+        except struct.error as error:
+            raise Malformed("it ends too early") from error
+        self.at += 8
+        return int(value)
+
+    def text(self) -> str:
+        length = self.number()
+        data = self.data[self.at : self.at + length]
+        if len(data) < length:
+            raise Malformed("it ends too early")
+        self.at += length
+        return data.decode()
+
+    def history(self) -> History:
+        return tuple(Span(self.number(), self.number()) for _ in range(self.number()))
+
+    def sessions(self) -> Sessions:
+        return tuple(self._session() for _ in range(self.number()))
+
+    def _session(self) -> Session:
+        name, last, used, replies = (self.number() for _ in range(4))
+        return Session(name, last, tuple(self.number() for _ in range(replies)), used)
+
+
+def pack_root(root: Root) -> bytes:
+    to = _Writer()
+    to.text(root.shard)
+    to.text(root.node)
+    to.number(root.lineage, root.first, root.boundary)
+    to.number(0 if root.cut_to is None else root.cut_to + 1)
+    block = root.superblock
+    to.number(block.incarnation, block.epoch, block.led, block.commit, block.in_doubt)
+    to.history(block.history)
+    to.number(block.sessions_at)
+    to.sessions(block.sessions)
+    _pack_syncing(to, block.syncing)
+    to.number(len(root.records))
+    for record in root.records:
+        to.number(record.sequence, record.type, record.number, record.epoch, record.offset)
+    return b"".join(to.parts)
+
+
+def _pack_syncing(to: _Writer, snapshot: Snapshot | None) -> None:
+    to.number(0 if snapshot is None else 1)
+    if snapshot is None:
+        return
+    to.text(snapshot.source.node)
+    to.number(snapshot.source.incarnation)
+    to.history(snapshot.history)
+    to.number(snapshot.first, snapshot.boundary, snapshot.end, snapshot.head)
+    to.sessions(snapshot.sessions)
+
+
+def unpack_root(data: bytes) -> Root:
+    """Raises `Malformed` for bytes that are no root."""
+    of = _Reader(data)
+    shard, node = of.text(), of.text()
+    lineage, first, boundary, cut_to = (of.number() for _ in range(4))
+    incarnation, epoch, led, commit, in_doubt = (of.number() for _ in range(5))
+    history = of.history()
+    sessions_at = of.number()
+    sessions = of.sessions()
+    syncing = _unpack_syncing(of)
+    records = tuple(_unpack_record(of) for _ in range(of.number()))
+    if of.at != len(data):
+        raise Malformed("it goes on behind its end")
+    return Root(
+        shard,
+        node,
+        lineage,
+        first,
+        boundary,
+        cut_to - 1 if cut_to else None,
+        Superblock(
+            incarnation, epoch, led, history, commit, sessions_at, sessions, syncing, in_doubt
+        ),
+        records,
+    )
+
+
+def _unpack_syncing(of: _Reader) -> Snapshot | None:
+    if not of.number():
+        return None
+    source = Member(of.text(), of.number())
+    history = of.history()
+    first, boundary, end, head = (of.number() for _ in range(4))
+    return Snapshot(source, history, first, boundary, end, head, of.sessions())
+
+
+def _unpack_record(of: _Reader) -> Record:
+    sequence, kind, number, epoch, offset = (of.number() for _ in range(5))
+    try:
+        return Record(sequence, RecordType(kind), number, epoch, offset)
+    except ValueError:
+        raise Malformed(f"unknown record type {kind}") from None

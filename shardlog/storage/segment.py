@@ -1,0 +1,281 @@
+"""One segment: a file of entries, with their slots in front.
+
+Slots stand in the order of their offsets and have one size, so they are the index too: an entry is
+found by halving, in O(log n) reads of 128 bytes, and nothing has to be kept in memory or rebuilt.
+A slot that cannot be read is passed over; its entry is found by walking on from the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlog.protocol.entry import Entry, Header
+from shardlog.storage.checksum import seal_body
+from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
+from shardlog.storage.files import File
+from shardlog.storage.handles import Handles
+from shardlog.storage.layout import (
+    BLANK_SLOT,
+    ENTRY_HEADER_BYTES,
+    FORMAT_VERSION,
+    HEAD_COPY_BYTES,
+    SEGMENT_MAGIC,
+    SLOT_BYTES,
+    SLOTS_START,
+    Head,
+    Slot,
+    foreign_version,
+    pack_head,
+    pack_header,
+    slot_sequence,
+    unpack_head,
+    unpack_header,
+    unpack_slot,
+)
+
+SUFFIX = ".segment"
+GROUP_BYTES_MAX = 1 << 20
+"""No more bytes of entries than this, or else one single entry, are on their way to the disk."""
+
+
+def name_of(lineage: int, number: int) -> str:
+    return f"{lineage:08d}-{number:010d}{SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Whole entries as they stand in a file: `[first, end)` in `length` bytes from `position`."""
+
+    path: str
+    position: int
+    length: int
+    first: int
+    end: int
+
+
+class Segment:
+    """`count` slots are taken, -1 if nobody has looked yet; the next entry goes to `position`."""
+
+    __slots__ = ("count", "handles", "head", "path", "position")
+
+    def __init__(self, handles: Handles, path: str, head: Head) -> None:
+        self.handles = handles
+        self.path = path
+        self.head = head
+        self.count = 0
+        self.position = head.body_start
+
+    @property
+    def first(self) -> int:
+        return self.head.first
+
+    def fits(self, length: int, slots: int, position: int) -> bool:
+        """Whether an entry with a body of `length` fits behind `slots` others, at `position`."""
+        room = self.head.size - position
+        return slots < self.head.slots and ENTRY_HEADER_BYTES + length <= room
+
+    # --- making ----------------------------------------------------------------------------------
+
+    @classmethod
+    def make(cls, handles: Handles, directory: str, head: Head, zeroed: int) -> Segment:
+        """A new file, durable with its name; the slots and `zeroed` bytes behind are written out.
+
+        A block that was only reserved has to be recorded as written at its first sync; one that
+        holds zeros already has not.
+        """
+        files = handles.files
+        path = f"{directory}/{name_of(head.lineage, head.number)}"
+        making = f"{directory}/making{SUFFIX}"
+        file = files.create(making)
+        try:
+            file.allocate(head.size)
+            copy = pack_head(head)
+            blank = min(head.body_start + zeroed, head.size) - SLOTS_START
+            file.write(0, [copy, copy, bytes(blank)])
+            file.sync()
+        finally:
+            file.close()
+        files.rename(making, path)
+        files.sync_directory(directory)
+        return cls(handles, path, head)
+
+    @classmethod
+    def open(cls, handles: Handles, path: str) -> Segment:
+        """What the head says; the slots are not read."""
+        with handles.use(path) as file:
+            copies = [_head_copy(file, place) for place in (0, 1)]
+            head = copies[0] or copies[1]
+            if head is None:
+                version = foreign_version(_read(file, 0, HEAD_COPY_BYTES) or b"", SEGMENT_MAGIC)
+                if version is not None:
+                    raise WrongFormat(path, f"format version {version}, this is {FORMAT_VERSION}")
+                raise Damaged(path, 0, "neither copy of the segment's head can be read")
+            if file.size() < head.size:
+                why = f"the file was cut short: it had {head.size} bytes"
+                raise Damaged(path, file.size(), why)
+        segment = cls(handles, path, head)
+        segment.count, segment.position = -1, head.size
+        return segment
+
+    def mend_head(self) -> None:
+        """Write a copy that was lost again."""
+        with self.handles.use(self.path) as file:
+            for place in (0, 1):
+                if _head_copy(file, place) is None:
+                    file.write(place * HEAD_COPY_BYTES, [pack_head(self.head)])
+                    file.sync()
+
+    # --- slots -----------------------------------------------------------------------------------
+
+    def slot_position(self, index: int) -> int:
+        return SLOTS_START + index * SLOT_BYTES
+
+    def unpacked(self, data: bytes, index: int) -> Slot | None:
+        sequence = slot_sequence(self.head.number, index)
+        slot = unpack_slot(data, self.head.lineage, sequence)
+        if slot is None or slot.position < self.head.body_start or slot.after > self.head.size:
+            return None
+        return slot
+
+    def slot_bytes(self, index: int, count: int) -> list[bytes | None]:
+        """Some slots as they stand; None for one in a sector that cannot be read."""
+        with self.handles.use(self.path) as file:
+            data = _read(file, self.slot_position(index), count * SLOT_BYTES)
+            if data is not None:
+                return [data[at : at + SLOT_BYTES] for at in range(0, len(data), SLOT_BYTES)]
+            return [
+                _read(file, self.slot_position(at), SLOT_BYTES)
+                for at in range(index, index + count)
+            ]
+
+    def slot(self, index: int) -> Slot | None:
+        data = self.slot_bytes(index, 1)[0]
+        return None if data is None else self.unpacked(data, index)
+
+    def load_count(self) -> None:
+        """Up to the last slot that is not blank, readable or not."""
+        if self.count >= 0:
+            return
+        total = self.head.slots
+        with self.handles.use(self.path) as file:
+            data = _read(file, SLOTS_START, total * SLOT_BYTES)
+        if data is not None:
+            self.count = -(-len(data.rstrip(b"\0")) // SLOT_BYTES)
+            return
+        taken = [index for index, it in enumerate(self.slot_bytes(0, total)) if it != BLANK_SLOT]
+        self.count = taken[-1] + 1 if taken else 0
+
+    # --- finding ---------------------------------------------------------------------------------
+
+    def find(self, offset: int) -> int:
+        """The index of the last readable slot whose base is at or below `offset`; -1 if none."""
+        low, high = 0, self.count
+        found = -1
+        while low < high:
+            middle = (low + high) // 2
+            index, slot = self._readable(middle, high)
+            if slot is None or slot.header.base > offset:
+                high = middle
+            else:
+                found, low = index, index + 1
+        return found
+
+    def find_time(self, timestamp_ms: int) -> int:
+        """The index of the first readable slot at or after a time; `count` if there is none."""
+        low, high = 0, self.count
+        found = self.count
+        while low < high:
+            middle = (low + high) // 2
+            index, slot = self._readable(middle, high)
+            if slot is None or slot.header.timestamp_ms >= timestamp_ms:
+                found = index if slot is not None else found
+                high = middle
+            else:
+                low = index + 1
+        return found
+
+    def slot_from(self, index: int) -> Slot | None:
+        """The first readable slot at or behind `index`."""
+        return self._readable(index, self.count)[1]
+
+    def last_readable(self) -> Slot | None:
+        slots = (self.slot(index) for index in range(self.count - 1, -1, -1))
+        return next((slot for slot in slots if slot is not None), None)
+
+    def next_readable(self, offset: int) -> int:
+        """The index of the first readable slot with a base at or above `offset`, or `count`."""
+        for index, slot in self.walk(max(self.find(offset), 0)):
+            if slot is not None and slot.header.base >= offset:
+                return index
+        return self.count
+
+    def _readable(self, index: int, high: int) -> tuple[int, Slot | None]:
+        """The first slot in `[index, high)` that can be read."""
+        for at in range(index, high):
+            slot = self.slot(at)
+            if slot is not None:
+                return at, slot
+        return high, None
+
+    # --- entries ---------------------------------------------------------------------------------
+
+    def header_at(self, position: int) -> tuple[Header, int] | None:
+        """The header that stands before a body, and the body's length; None if it is damaged."""
+        with self.handles.use(self.path) as file:
+            data = _read(file, position, ENTRY_HEADER_BYTES)
+        known = None if data is None else unpack_header(data)
+        if known is None or position + ENTRY_HEADER_BYTES + known[1] > self.head.size:
+            return None
+        return known
+
+    def entry(self, header: Header, position: int, length: int) -> Entry | None:
+        """The entry, verified; None if a bit of it is not as it was written."""
+        with self.handles.use(self.path) as file:
+            data = _read(file, position, ENTRY_HEADER_BYTES + length)
+        if data is None or data[:ENTRY_HEADER_BYTES] != pack_header(header, length):
+            return None
+        body = data[ENTRY_HEADER_BYTES:]
+        if len(body) != length or seal_body(body) != header.body_checksum:
+            return None
+        return Entry(header, body)
+
+    def walk(self, index: int, batch: int = 64) -> Iterator[tuple[int, Slot | None]]:
+        """The slots from `index` on, None for those that cannot be read."""
+        while index < self.count:
+            pieces = self.slot_bytes(index, min(batch, self.count - index))
+            for piece in pieces:
+                yield index, None if piece is None else self.unpacked(piece, index)
+                index += 1
+
+
+def remove(handles: Handles, path: str) -> None:
+    handles.forget(path)
+    handles.files.remove(path)
+
+
+def wipe(file: File, position: int, end: int) -> bool:
+    """Zeros in `[position, end)`; False if it was blank already, and nothing was written."""
+    wrote = False
+    while position < end:
+        length = min(GROUP_BYTES_MAX, end - position)
+        data = _read(file, position, length)
+        used = length if data is None else len(data.rstrip(b"\0"))
+        if used:
+            file.write(position, [bytes(used)])
+            wrote = True
+        position += length
+    return wrote
+
+
+def _read(file: File, position: int, length: int) -> bytes | None:
+    """The bytes; None if the disk cannot give them."""
+    try:
+        return file.read(position, length)
+    except DiskFailed:
+        return None
+
+
+def _head_copy(file: File, place: int) -> Head | None:
+    data = _read(file, place * HEAD_COPY_BYTES, HEAD_COPY_BYTES)
+    return None if data is None else unpack_head(data)

@@ -1,0 +1,291 @@
+"""The segments of one log, in order: finding, reading, cutting.
+
+Which segment holds an offset is known from their first offsets alone; within it the slots are
+halved.  Nothing here decides what is durable: `store` does, and calls these in its order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from shardlog.protocol.entry import Entry, Header, unreadable
+from shardlog.protocol.failures import ImpossibleState
+from shardlog.protocol.history import History, epoch_at
+from shardlog.storage.failures import Damaged, WrongIdentity
+from shardlog.storage.handles import Handles
+from shardlog.storage.layout import SLOT_BYTES, Context, Slot
+from shardlog.storage.root import Root
+from shardlog.storage.segment import GROUP_BYTES_MAX, SUFFIX, Raw, Segment, remove, wipe
+
+_NO_CONTEXT = Context(0, 0)
+
+
+class Place(NamedTuple):
+    """Where an entry stands."""
+
+    segment: Segment
+    number: int
+    slot: Slot
+
+
+class Segments:
+    """`end` is where the readable log ends; `doubt` counts the lost slots behind it, if any."""
+
+    def __init__(self, handles: Handles, directory: str) -> None:
+        self.handles = handles
+        self.directory = directory
+        # The segments and their first offsets; replaced together, because others may be reading.
+        self.table: tuple[tuple[Segment, ...], tuple[int, ...]] = ((), ())
+        self.end = 0
+        self.doubt = 0
+
+    # --- opening ---------------------------------------------------------------------------------
+
+    def open(self, root: Root) -> None:
+        """Those of this lineage that are not trimmed; what is left over of others is removed."""
+        files = self.handles.files
+        names = [name for name in files.list(self.directory) if name.endswith(SUFFIX)]
+        kept: list[Segment] = []
+        for name in names:
+            path = f"{self.directory}/{name}"
+            lineage, _, number = name.removesuffix(SUFFIX).partition("-")
+            if not lineage.isdigit() or not number.isdigit() or int(lineage) != root.lineage:
+                remove(self.handles, path)
+                continue
+            segment = Segment.open(self.handles, path)
+            self._check(segment, root, int(number))
+            kept.append(segment)
+        for before, after in pairwise(kept):
+            if after.head.number != before.head.number + 1:
+                raise Damaged(after.path, 0, f"segment {before.head.number + 1} is missing")
+        while len(kept) > 1 and kept[1].first <= root.first:
+            remove(self.handles, kept.pop(0).path)
+        if kept and kept[0].first > root.first:
+            raise Damaged(kept[0].path, 0, f"the segment with offset {root.first} is missing")
+        self._set(kept)
+        self.end = root.first
+
+    def _check(self, segment: Segment, root: Root, number: int) -> None:
+        head = segment.head
+        if head.shard != root.shard or head.incarnation != root.superblock.incarnation:
+            raise WrongIdentity(
+                segment.path,
+                f"it belongs to shard {head.shard} #{head.incarnation},"
+                f" not to {root.shard} #{root.superblock.incarnation}",
+            )
+        if head.number != number or head.lineage != root.lineage:
+            raise Damaged(segment.path, 0, "the file was renamed")
+
+    @property
+    def items(self) -> tuple[Segment, ...]:
+        return self.table[0]
+
+    def _set(self, items: Sequence[Segment]) -> None:
+        self.table = (tuple(items), tuple(segment.first for segment in items))
+
+    def add(self, segment: Segment) -> None:
+        self._set((*self.items, segment))
+
+    def start_over(self, first: int) -> None:
+        """An empty log that begins at `first`; the files are somebody else's to remove."""
+        self._set(())
+        self.end, self.doubt = first, 0
+
+    # --- finding ---------------------------------------------------------------------------------
+
+    def holding(self, offset: int) -> Segment | None:
+        """The segment that holds, or would hold, an offset."""
+        items, firsts = self.table
+        return items[max(bisect_right(firsts, offset) - 1, 0)] if items else None
+
+    def covering(self, offset: int) -> Place | None:
+        """The entry whose range holds `offset`; None if it cannot be read, or is not here."""
+        segment = self.holding(offset)
+        if segment is None:
+            return None
+        segment.load_count()
+        index = segment.find(offset)
+        slot = segment.slot(index) if index >= 0 else None
+        if slot is not None and slot.header.base <= offset < slot.header.end:
+            return Place(segment, index, slot)
+        return self._unslotted(segment, index, slot, offset)
+
+    def _unslotted(
+        self, segment: Segment, index: int, slot: Slot | None, offset: int
+    ) -> Place | None:
+        """Behind the last readable slot: walk over entries whose slots were lost."""
+        position = slot.after if slot else segment.head.body_start
+        while index + 1 < segment.count:
+            index += 1
+            known = segment.header_at(position)
+            if known is None:
+                return None
+            header, length = known
+            if header.base > offset:
+                return None
+            found = Slot(header, length, position, _NO_CONTEXT)
+            if offset < header.end:
+                return Place(segment, index, found)
+            position = found.after
+        return None
+
+    def from_offset(self, start: int, end: int) -> Iterator[Place | tuple[int, int]]:
+        """The entries with a base in `[start, end)`, in order.
+
+        A stretch that cannot be read comes as a pair of offsets.
+        """
+        at = start
+        first = self.covering(start)
+        if first is not None and first.slot.header.base < start:
+            at = first.slot.header.end
+        while at < end:
+            place = self.covering(at)
+            if place is None:
+                upto = min(self._readable_after(at), end)
+                yield (at, upto)
+                at = upto
+                continue
+            yield place
+            at = place.slot.header.end
+            for number, slot in place.segment.walk(place.number + 1):
+                if slot is None or slot.header.base != at or at >= end:
+                    break
+                yield Place(place.segment, number, slot)
+                at = slot.header.end
+
+    def _readable_after(self, offset: int) -> int:
+        """The base of the next readable entry behind an unreadable one, or the end."""
+        segment = self.holding(offset)
+        if segment is not None:
+            slot = segment.slot_from(segment.next_readable(offset + 1))
+            if slot is not None:
+                return slot.header.base
+        return next((first for first in self.table[1] if first > offset), self.end)
+
+    def headers(self, start: int, end: int, most: int, history: History) -> list[Header]:
+        """Up to `most` headers with a base in `[start, end)`; unreadable stretches among them."""
+        found: list[Header] = []
+        for each in self.from_offset(start, end):
+            if isinstance(each, Place):
+                found.append(each.slot.header)
+            else:
+                base, upto = each
+                found.append(unreadable(epoch_at(history, base), base, upto - base))
+            if len(found) >= most:
+                break
+        return found
+
+    def at_time(self, timestamp_ms: int, start: int) -> int:
+        """The base of the first entry at or behind `start` that is not older, or the end."""
+        items = self.items
+        low, high = 0, len(items)
+        while low < high:
+            middle = (low + high) // 2
+            items[middle].load_count()
+            last = items[middle].last_readable()
+            if last is None or last.header.timestamp_ms < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(items):
+            return self.end
+        slot = items[low].slot_from(items[low].find_time(timestamp_ms))
+        return self.end if slot is None else max(slot.header.base, start)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def entry(self, header: Header) -> Entry | None:
+        """The entry, verified; None if its copy here is damaged."""
+        place = self.covering(header.base)
+        if place is None or place.slot.header != header:
+            return None
+        return place.segment.entry(header, place.slot.position, place.slot.length)
+
+    def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
+        """Whole entries that stand one behind the other, from the one that holds `start` on.
+
+        At least one, even if it is longer than `bytes_max`; never beyond `end`.
+        """
+        first = self.covering(start)
+        if first is None or first.slot.header.end > end:
+            return None
+        last = first.slot
+        for _, slot in first.segment.walk(first.number + 1):
+            if slot is None or slot.header.base != last.header.end or slot.header.end > end:
+                break
+            if slot.after - first.slot.position > bytes_max:
+                break
+            last = slot
+        position = first.slot.position
+        return Raw(
+            first.segment.path,
+            position,
+            last.after - position,
+            first.slot.header.base,
+            last.header.end,
+        )
+
+    # --- placing ---------------------------------------------------------------------------------
+
+    def behind(self, base: int) -> tuple[Segment, int, int]:
+        """Segment, slot and position for the entry at `base`: right behind the one before it."""
+        segment = self.holding(base)
+        if segment is None:
+            raise ImpossibleState(f"no segment for offset {base}")
+        if segment.first == base:
+            return segment, 0, segment.head.body_start
+        place = self.covering(base - 1)
+        if place is None or place.slot.header.end != base:
+            raise Damaged(segment.path, 0, f"nobody knows where offset {base} has to stand")
+        return segment, place.number + 1, place.slot.after
+
+    # --- cutting ---------------------------------------------------------------------------------
+
+    def truncate(self, end: int) -> bool:
+        """Drop everything from `end` on, durably.  Begun again after a crash, it ends the same.
+
+        False if `end` lies in an unreadable stretch, which is kept up to there: then nobody knows
+        where in its file the log goes on, and it has to be in a new one.
+        """
+        while len(self.items) > 1 and self.items[-1].first >= end:
+            gone = self.items[-1]
+            self._set(self.items[:-1])
+            remove(self.handles, gone.path)
+        self.handles.files.sync_directory(self.directory)
+        clean = not self.items or self._cut(self.items[-1], end)
+        self.end, self.doubt = end, 0
+        return clean
+
+    def _cut(self, segment: Segment, end: int) -> bool:
+        segment.load_count()
+        clean = True
+        dirty = min(segment.position + GROUP_BYTES_MAX, segment.head.size)
+        if end <= segment.first:
+            keep, position = 0, segment.head.body_start
+        else:
+            place = self.covering(end - 1)
+            if place is not None and place.slot.header.end != end:
+                raise ImpossibleState(f"cannot cut inside an entry at {end}")
+            if place is not None:
+                keep, position = place.number + 1, place.slot.after
+            else:
+                keep, position = segment.next_readable(end), segment.head.size
+                clean = False
+        with self.handles.use(segment.path) as file:
+            if segment.count > keep:
+                blank = bytes((segment.count - keep) * SLOT_BYTES)
+                file.write(segment.slot_position(keep), [blank])
+            wipe(file, position, dirty)
+            file.sync()
+        segment.count, segment.position = keep, position
+        return clean
+
+    def trim(self, first: int) -> None:
+        """Remove the segments that end at or below `first`; the last one stays."""
+        while len(self.items) > 1 and self.items[1].first <= first:
+            gone = self.items[0]
+            self._set(self.items[1:])
+            remove(self.handles, gone.path)

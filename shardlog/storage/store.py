@@ -1,0 +1,251 @@
+"""One replica's disk: what the replica wants written, handed out in rounds.
+
+A round is what one sync covers: the entries of one group, and the slots of the group before it,
+which that one's sync has made durable.  While a round is on its way to the disk the next group
+gathers.  A group is durable, and its `Sync` is reported, when its slots are; so an entry that was
+acknowledged can always be told from one that was torn (rule 14).
+
+Everything but entries is rare.  It is done alone: after all before it is durable, before anything
+behind it starts.  So barriers hold by themselves.
+
+Rounds are performed by somebody else, off the event loop; `finish` and `defer` tell how it went.
+After any failure but a `Retriable` one the store is broken for good: what a failed sync left behind
+nobody knows, and only a restart reads it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from shardlog.protocol.effects import (
+    Barrier,
+    Disk,
+    Erase,
+    Format,
+    Recovered,
+    ResetLog,
+    RewriteEntry,
+    Sync,
+    TruncateLog,
+    WriteEntries,
+)
+from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.failures import ImpossibleState
+from shardlog.storage import changes
+from shardlog.storage.failures import Retriable
+from shardlog.storage.handles import Handles
+from shardlog.storage.layout import Context
+from shardlog.storage.opening import Opened, is_formatted, opened
+from shardlog.storage.plan import Plan
+from shardlog.storage.replica_files import ReplicaFiles
+from shardlog.storage.rounds import Append, Group, Round
+from shardlog.storage.segment import GROUP_BYTES_MAX, Raw
+
+
+class Store:
+    """`submit` what a replica emits; `take` a round, perform it, `finish` it."""
+
+    def __init__(self, files: ReplicaFiles) -> None:
+        self.files = files
+        self._queue: deque[Append | changes.Change | Barrier] = deque()
+        # Operations counted; a token is due when all that were submitted before it are completed.
+        self._submitted = 0
+        self._completed = 0
+        self._tokens: deque[tuple[int, int]] = deque()
+        # Durable entries whose slots are not written yet.
+        self._slotless: Group | None = None
+        self._running: Round | None = None
+        # Entries that cannot be found through a slot yet.
+        self._fresh: dict[int, Entry] = {}
+        # End and checksum of the entries that may end the next commit context, in order.
+        self._ends: deque[tuple[int, int]] = deque()
+        self.stalled: Retriable | None = None
+        self.broken = False
+
+    @classmethod
+    def open(
+        cls, handles: Handles, directory: str, shard: str, node: str, plan: Plan
+    ) -> tuple[Store, Recovered | None]:
+        """The store, and what was found; None if there is no replica here."""
+        found: Opened | None = None
+        if is_formatted(handles, directory):
+            found = opened(handles, directory, shard, node)
+        store = cls(ReplicaFiles(handles, directory, shard, node, plan, found))
+        if found is None:
+            return store, None
+        for header in found.recovered.headers:
+            if header.checksum and header.end > found.context.end:
+                store._ends.append((header.end, header.checksum))
+        return store, found.recovered
+
+    # --- the replica's side ----------------------------------------------------------------------
+
+    def submit(self, effect: Disk) -> None:
+        """Queue one operation; what it writes can be read at once."""
+        if isinstance(effect, Sync):
+            self._tokens.append((effect.token, self._submitted))
+            return
+        if isinstance(effect, WriteEntries):
+            for entry in effect.entries:
+                self._queue.append(Append(entry, effect.commit))
+                self._fresh[entry.header.base] = entry
+                self._ends.append((entry.header.end, entry.header.checksum))
+            self._submitted += len(effect.entries)
+            return
+        self._submitted += 1
+        self._queue.append(effect)
+        if isinstance(effect, RewriteEntry):
+            self._fresh[effect.entry.header.base] = effect.entry
+        elif isinstance(effect, TruncateLog):
+            self._forget(effect.end)
+        elif isinstance(effect, ResetLog | Erase | Format):
+            self._forget(0)
+
+    def _forget(self, end: int) -> None:
+        """What lies at or behind `end` is not to be read any more."""
+        for base in [base for base in self._fresh if base >= end]:
+            del self._fresh[base]
+        while self._ends and self._ends[-1][0] > end:
+            self._ends.pop()
+
+    def read(self, header: Header) -> Entry | None:
+        """The entry, verified; None if its copy here is damaged."""
+        entry = self._fresh.get(header.base)
+        if entry is not None and entry.header.checksum == header.checksum:
+            return entry
+        return self.files.segments.entry(header)
+
+    def headers(self, start: int, end: int, most: int) -> list[Header]:
+        """Headers of durable entries; see `Segments.headers`."""
+        root = self.files.root
+        if root is None:
+            return []
+        history = root.superblock.history
+        return self.files.segments.headers(max(start, root.first), end, most, history)
+
+    def covering(self, offset: int) -> Header | None:
+        """The header of the durable entry that holds an offset."""
+        place = self.files.segments.covering(offset)
+        return None if place is None else place.slot.header
+
+    def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
+        """Whole durable entries as they stand in a file, for sending without a copy."""
+        return self.files.segments.raw(start, min(end, self.files.segments.end), bytes_max)
+
+    def at_time(self, timestamp_ms: int) -> int:
+        """The offset of the first durable entry that is not older."""
+        root = self.files.root
+        return self.files.segments.at_time(timestamp_ms, root.first if root else 0)
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to do that nobody is doing."""
+        return self._running is None and bool(self._queue or self._slotless)
+
+    def take(self) -> Round | None:
+        """The next round; None if one is on its way, or there is nothing to do."""
+        if self.broken:
+            raise ImpossibleState("a broken store was asked for more")
+        if not self.waiting:
+            return None
+        round_ = Round(self.files.handles, slotted=self._slotless)
+        if self._queue and isinstance(self._queue[0], Append):
+            self._take_group(round_)
+        elif self._queue and self._slotless is None:
+            self._take_alone(round_)
+        self._running = round_
+        return round_
+
+    def _take_alone(self, round_: Round) -> None:
+        change = self._queue[0]
+        round_.settles = True
+        if not isinstance(change, Barrier | Append):
+            round_.alone = lambda: changes.perform(self.files, change)
+
+    def _take_group(self, round_: Round) -> None:
+        """As many entries as fit; if not even the first does, a segment for it is made, alone."""
+        group = self._next_group()
+        if group is not None and not self.files.segments.doubt:
+            for append in self._queue:
+                if not isinstance(append, Append):
+                    break
+                if not group.add(append.entry, self._context(append.commit)):
+                    break
+                if group.after - group.position >= GROUP_BYTES_MAX:
+                    break
+        if group is not None and group.slots:
+            round_.group = group
+        elif self._slotless is None:
+            first = self._queue[0]
+            assert isinstance(first, Append)
+            base, length = first.entry.header.base, len(first.entry.body)
+            round_.alone = lambda: changes.begin_segment(self.files, base, length)
+
+    def _next_group(self) -> Group | None:
+        """An empty group, at the log's end."""
+        items = self.files.segments.items
+        if not items:
+            return None
+        before = self._slotless
+        if before is not None and before.segment is items[-1]:
+            return Group(before.segment, before.index + len(before.slots), before.after)
+        return Group(items[-1], items[-1].count, items[-1].position)
+
+    def _context(self, commit: int) -> Context:
+        """The context for a commit offset; an older one, which is safe, if nobody knows its end."""
+        ends = self._ends
+        while ends and ends[0][0] <= commit:
+            end, checksum = ends.popleft()
+            self.files.context = Context(end, checksum)
+        return self.files.context
+
+    def finish(self, round_: Round) -> list[int]:
+        """It is durable; the tokens that were due."""
+        assert round_ is self._running
+        self._running = None
+        self.stalled = None
+        round_.release()
+        if round_.slotted is not None:
+            self._settle(round_.slotted)
+        self._slotless = round_.group
+        if round_.group is not None:
+            for _ in round_.group.slots:
+                self._queue.popleft()
+        if round_.settles:
+            change = self._queue.popleft()
+            self._completed += 1
+            if isinstance(change, RewriteEntry):
+                self._drop_fresh(change.entry.header)
+        due: list[int] = []
+        while self._tokens and self._tokens[0][1] <= self._completed:
+            due.append(self._tokens.popleft()[0])
+        return due
+
+    def _settle(self, group: Group) -> None:
+        """The slots are durable, and with them the group."""
+        segment = group.segment
+        segment.count = group.index + len(group.slots)
+        segment.position = group.after
+        self.files.segments.end = group.slots[-1].header.end
+        self._completed += len(group.slots)
+        for slot in group.slots:
+            self._drop_fresh(slot.header)
+
+    def _drop_fresh(self, header: Header) -> None:
+        entry = self._fresh.get(header.base)
+        if entry is not None and entry.header.checksum == header.checksum:
+            del self._fresh[header.base]
+
+    def defer(self, round_: Round, failure: Retriable) -> None:
+        """Nothing of it counts; it will be taken again when there may be room."""
+        assert round_ is self._running
+        self._running = None
+        self.stalled = failure
+        round_.release()
+
+    def fail(self, round_: Round) -> None:
+        """Nobody knows what of it is durable: this store is at its end."""
+        self.broken = True
+        round_.release()
