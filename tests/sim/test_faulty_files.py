@@ -119,6 +119,18 @@ def test_growth_is_lost_without_its_bytes_and_its_bytes_without_growth():
     assert found == {b"", bytes(SECTOR_BYTES), b"n" * SECTOR_BYTES}
 
 
+def test_of_several_growing_writes_any_may_be_the_last():
+    found = set()
+    for seed in range(100):
+        files = fresh(seed)
+        file = put(files, "/d/a", b"")
+        for number in range(3):
+            file.write(number * 700, [b"n" * 700])
+        files.crash()
+        found.add(len(get(files, "/d/a")))
+    assert found == {0, 700, 1400, 2100}
+
+
 def test_a_seed_decides():
     def run(seed: int) -> list[bytes]:
         files = fresh(seed)
@@ -172,6 +184,17 @@ def test_names_are_as_they_were_after_some_change(before: list, after: list, see
     assert files.list("/d") in listings
 
 
+def test_a_name_is_never_kept_without_the_ones_before_it():
+    found = set()
+    for seed in range(100):
+        files = fresh(seed)
+        for name in "abc":
+            files.create(f"/d/{name}")
+        files.crash()
+        found.add("".join(files.list("/d")))
+    assert found == {"", "a", "ab", "abc"}
+
+
 def test_a_rename_leaves_one_name_or_the_other():
     found = set()
     for seed in range(50):
@@ -221,13 +244,14 @@ def test_a_move_is_durable_with_either_directory_and_so_is_what_led_to_it(synced
     files = fresh()
     files.make_directory("/e")
     files.sync_directory("/")
+    files.create("/d/before")
     files.create("/d/a")
     files.rename("/d/a", "/e/a")
     files.create("/d/later")
     files.sync_directory(synced)
     files.crash("none")
     assert files.list("/e") == ["a"]
-    assert files.list("/d") == (["later"] if synced == "/d" else [])
+    assert files.list("/d") == ["before", *(["later"] if synced == "/d" else [])]
 
 
 # --- every crash of a script ----------------------------------------------------------------------

@@ -118,6 +118,20 @@ def test_an_unreadable_sector_is_healed_by_a_whole_write_once_that_has_landed():
     assert whole(files)[::SECTOR_BYTES] == b"ono"
 
 
+def test_an_unreadable_sector_stays_so_if_the_write_did_not_land():
+    found = set()
+    for seed in range(50):
+        files, file = volume(b"o" * SECTOR_BYTES, seed)
+        files.unreadable_sector(PATH, 0)
+        file.write(0, [b"n" * SECTOR_BYTES])
+        files.crash()
+        try:
+            found.add(whole(files)[:1])
+        except DiskFailed:
+            found.add(b"unreadable")
+    assert found == {b"n", b"unreadable"}
+
+
 # --- misdirected and failing calls ----------------------------------------------------------------
 
 
