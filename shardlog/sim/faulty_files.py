@@ -304,6 +304,13 @@ class FaultyFiles:
         self._names.root = _planted(tree)
         self._begin_life()
 
+    def image(self, path: str, durable: bool) -> bytearray | None:
+        """A file's bytes, as a crash would leave them or as the process reads them."""
+        content = self._names.find(path, durable=durable)
+        if not isinstance(content, Content):
+            return None
+        return content.durable if durable else content.cached
+
     # --- damage, dealt by the adversary ----------------------------------------------------------
 
     def rot(self, path: str, position: int, length: int = 1) -> None:

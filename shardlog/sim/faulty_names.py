@@ -45,12 +45,13 @@ class Names:
 
     # --- finding ---------------------------------------------------------------------------------
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str, durable: bool = False) -> Node | None:
+        """What a path stands for, to the process or after a crash."""
         node: Node = self.root
         for name in _parts(path):
             if not isinstance(node, Directory):
                 raise DiskFailed(path, "Not a directory")
-            found = node.cached.get(name)
+            found = (node.durable if durable else node.cached).get(name)
             if found is None:
                 return None
             node = found

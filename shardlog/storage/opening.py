@@ -13,7 +13,7 @@ from shardlog.protocol.effects import Recovered
 from shardlog.protocol.entry import GENESIS_CHECKSUM
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import Context, pack_slot, slot_sequence
+from shardlog.storage.layout import Context, Slot, pack_slot, slot_sequence
 from shardlog.storage.root import Root
 from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, wipe
 from shardlog.storage.segments import Segments
@@ -68,26 +68,22 @@ def opened(handles: Handles, directory: str, shard: str, node: str) -> Opened:
     return Opened(superblocks, root, segments, context, recovered)
 
 
+def tail_from(root: Root) -> int:
+    """Where the last checkpoint stands: what lies below was folded into the superblock."""
+    return max(min(root.superblock.sessions_at, root.superblock.commit), root.first)
+
+
 def walked(segments: Segments, root: Root) -> Walk:
-    """Read the tail: from the last checkpoint on, or from where the log begins."""
+    """Read the tail, and at least the last entry before it."""
     block = root.superblock
-    start = max(min(block.sessions_at, block.commit), root.first)
     items = segments.items
     if not items:
         walk = Walk(block.history, block.commit, root.first, root.boundary)
         walk.nothing()
         return walk
-    at = items.index(segments.holding(start) or items[0])
-    segment = items[at]
-    segment.load_count()
-    index = max(segment.find(start), 0)
-    slot = segment.slot(index) if segment.count else None
-    if slot is None:
-        index = 0
-    base = slot.header.base if slot else segment.first
-    parent = slot.header.parent if slot else None
-    if base == root.first:
-        parent = root.boundary
+    at, index, slot = _last_before(segments, max(tail_from(root) - 1, root.first))
+    base = slot.header.base if slot else items[at].first
+    parent = root.boundary if base == root.first else slot.header.parent if slot else None
     walk = Walk(block.history, block.commit, base, parent)
     for number, each in enumerate(items[at:], at):
         end = items[number + 1].first if number + 1 < len(items) else None
@@ -95,6 +91,15 @@ def walked(segments: Segments, root: Root) -> Walk:
         index = 0
     _hide_trimmed(walk, root.first)
     return walk
+
+
+def _last_before(segments: Segments, offset: int) -> tuple[int, int, Slot | None]:
+    """Segment and slot of the last entry at or below `offset` that can be read."""
+    at = segments.items.index(segments.holding(offset) or segments.items[0])
+    segment = segments.items[at]
+    segment.load_count()
+    index = segment.find(offset)
+    return at, max(index, 0), segment.slot(index) if index >= 0 else None
 
 
 def _hide_trimmed(walk: Walk, first: int) -> None:

@@ -68,12 +68,12 @@ class Round:
         """Into the page cache; the files stay open until `release`."""
         if self.alone is not None:
             self.alone()
+        if self.group is not None:
+            self._write(self.group.segment.path, self.group.position, self.group.buffers)
         if self.slotted is not None:
             segment = self.slotted.segment
             at = segment.slot_position(self.slotted.index)
             self._write(segment.path, at, [self.slotted.packed_slots()])
-        if self.group is not None:
-            self._write(self.group.segment.path, self.group.position, self.group.buffers)
 
     def _write(self, path: str, position: int, buffers: list[Buffer]) -> None:
         if path not in self.pinned:

@@ -56,7 +56,7 @@ class Store:
         self._slotless: Group | None = None
         self._running: Round | None = None
         # Entries that cannot be found through a slot yet.
-        self._fresh: dict[int, Entry] = {}
+        self.fresh: dict[int, Entry] = {}
         # End and checksum of the entries that may end the next commit context, in order.
         self._ends: deque[tuple[int, int]] = deque()
         self.stalled: Retriable | None = None
@@ -88,14 +88,14 @@ class Store:
         if isinstance(effect, WriteEntries):
             for entry in effect.entries:
                 self._queue.append(Append(entry, effect.commit))
-                self._fresh[entry.header.base] = entry
+                self.fresh[entry.header.base] = entry
                 self._ends.append((entry.header.end, entry.header.checksum))
             self._submitted += len(effect.entries)
             return
         self._submitted += 1
         self._queue.append(effect)
         if isinstance(effect, RewriteEntry):
-            self._fresh[effect.entry.header.base] = effect.entry
+            self.fresh[effect.entry.header.base] = effect.entry
         elif isinstance(effect, TruncateLog):
             self._forget(effect.end)
         elif isinstance(effect, ResetLog | Erase | Format):
@@ -103,14 +103,14 @@ class Store:
 
     def _forget(self, end: int) -> None:
         """What lies at or behind `end` is not to be read any more."""
-        for base in [base for base in self._fresh if base >= end]:
-            del self._fresh[base]
+        for base in [base for base in self.fresh if base >= end]:
+            del self.fresh[base]
         while self._ends and self._ends[-1][0] > end:
             self._ends.pop()
 
     def read(self, header: Header) -> Entry | None:
         """The entry, verified; None if its copy here is damaged."""
-        entry = self._fresh.get(header.base)
+        entry = self.fresh.get(header.base)
         if entry is not None and entry.header.checksum == header.checksum:
             return entry
         return self.files.segments.entry(header)
@@ -201,6 +201,11 @@ class Store:
             self.files.context = Context(end, checksum)
         return self.files.context
 
+    def change_of(self, round_: Round) -> changes.Change | None:
+        """The rare operation that a round performs."""
+        change = self._queue[0] if round_.settles else None
+        return None if isinstance(change, Append | Barrier) else change
+
     def finish(self, round_: Round) -> list[int]:
         """It is durable; the tokens that were due."""
         assert round_ is self._running
@@ -234,9 +239,9 @@ class Store:
             self._drop_fresh(slot.header)
 
     def _drop_fresh(self, header: Header) -> None:
-        entry = self._fresh.get(header.base)
+        entry = self.fresh.get(header.base)
         if entry is not None and entry.header.checksum == header.checksum:
-            del self._fresh[header.base]
+            del self.fresh[header.base]
 
     def defer(self, round_: Round, failure: Retriable) -> None:
         """Nothing of it counts; it will be taken again when there may be room."""
