@@ -317,7 +317,7 @@ class EngineDisk:
             self._views[durable] = known
         return known
 
-    def _judged(self, it: Placed, image: bytes | None) -> Slot | None:
+    def _judged(self, it: Placed, image: bytearray | None) -> Slot | None:
         """An entry by its two copies; None if there is no trace of it."""
         if image is None:
             return None
