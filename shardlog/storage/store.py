@@ -142,7 +142,7 @@ class Store:
     @property
     def waiting(self) -> bool:
         """Whether there is something to do that nobody is doing."""
-        return self._running is None and bool(self._queue or self._slotless)
+        return self._running is None and bool(self._queue or self._slotless or self._tokens)
 
     def take(self) -> Round | None:
         """The next round; None if one is on its way, or there is nothing to do."""
