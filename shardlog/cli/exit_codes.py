@@ -12,4 +12,5 @@ CRASH: Final = 3  # an exception nobody expected, in the command or in the code 
 SAFETY: Final = 4  # a checker saw a safety invariant broken
 LIVENESS: Final = 5  # faults ended and the shard still made no progress
 SURVIVED: Final = 6  # a mutant survived: the checkers missed a bug that was put in on purpose
+DAMAGED: Final = 7  # files of a replica are not as they were written
 INTERRUPTED: Final = 130  # Ctrl-C, as a shell reports SIGINT

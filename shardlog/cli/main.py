@@ -15,7 +15,7 @@ from click.exceptions import Exit
 from shardlog import __version__
 from shardlog.cli import exit_codes
 
-COMMAND_GROUPS = ("sim",)
+COMMAND_GROUPS = ("sim", "storage")
 
 
 class ShardlogGroup(click.RichGroup):
@@ -50,5 +50,6 @@ class ShardlogGroup(click.RichGroup):
 def main() -> None:
     """A replicated, sharded log.
 
-    Exit status: 0 ok, 2 usage, 3 crash, 4 safety, 5 liveness, 6 a mutant survived, 130 interrupted.
+    Exit status: 0 ok, 2 usage, 3 crash, 4 safety, 5 liveness, 6 a mutant survived, 7 damaged files,
+    130 interrupted.
     """
