@@ -116,6 +116,7 @@ class Known:
         self.nodes = nodes
         self.alone = len(ends) == nodes + 1
         self.reduction = reduction
+        self.cleared = Reduction.LEFTOVERS in reduction
         self.replicas: Numbers[Replica] = Numbers()
         self.faces: list[Face] = []
         self.images: Numbers[Image | None] = Numbers()
@@ -139,7 +140,7 @@ class Known:
         self._dying: dict[tuple[int, int, int], list[Drive]] = {}
         self._begun: dict[tuple[str, int], int] = {}
         self._polls: dict[tuple[str, int, int], int] = {}
-        self._judged: dict[tuple[int, int], int] = {}
+        self.judged: dict[tuple[int, int], int] = {}
         self._led: dict[tuple[int, int], int] = {}
         self._forgotten: dict[tuple[int, int], int] = {}
         self._replied: set[tuple[int, tuple[Appended, ...]]] = set()
@@ -273,7 +274,7 @@ class Known:
         found = self._drives.get(at)
         if found is None:
             self.misses += 1
-            driven = coordinators.steps(*self._driven(at), reduced=bool(self.reduction))
+            driven = coordinators.steps(*self._driven(at), reduced=self.cleared)
             found = self._drives[at] = self._numbered(coordinator, store, driven)
         return found
 
@@ -282,7 +283,7 @@ class Known:
         at = (coordinator, store, event)
         found = self._dying.get(at)
         if found is None:
-            driven = coordinators.crashes(*self._driven(at), reduced=bool(self.reduction))
+            driven = coordinators.crashes(*self._driven(at), reduced=self.cleared)
             found = self._dying[at] = self._numbered(coordinator, store, driven)
         return found
 
@@ -332,10 +333,10 @@ class Known:
     def judge(self, chain: int, replica: int) -> int:
         """The chain with what this replica calls committed; the replica agrees with it."""
         at = (chain, replica)
-        found = self._judged.get(at)
+        found = self.judged.get(at)
         if found is None:
             after = judged(self.chains.values[chain], self.replicas.values[replica])
-            found = self._judged[at] = self.chains.of(after, after)
+            found = self.judged[at] = self.chains.of(after, after)
         return found
 
     def lead(self, leaders: int, replica: int) -> int:

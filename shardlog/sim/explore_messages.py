@@ -9,8 +9,7 @@ duplicate is explored without a clock.
 A message is *dead* if delivering it can have no effect, now or ever.  Epochs only rise, also
 through a crash, since everything that a step promised is durable when it ends; so a message that
 its receiver's epoch has passed stays dead.  All that is left of it is the refusal that makes an
-old leader step down.  An old leader that does not know can do all that one that knows can, and
-more, so that refusal is explored in worlds that are `Reduction.NONE` only.
+old leader step down, which is explored without `Reduction.REFUSALS` only.
 
 A message is *urgent* if delivering it at once loses nothing, because the state after it can do
 whatever the state before it could, and owes more.  Each case is argued where it stands.
@@ -19,12 +18,13 @@ whatever the state before it could, and owes more.  Each case is argued where it
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import IntEnum
+from enum import Flag, IntEnum, auto
 from typing import NamedTuple
 
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import DivergenceMismatch, NoReplica, OffsetGap
+from shardlog.protocol.history import last_epoch
 from shardlog.protocol.messages import (
     Aborted,
     Ack,
@@ -55,16 +55,43 @@ from shardlog.protocol.shard import Phase, Status
 from shardlog.protocol.states import Role
 
 
-class Reduction(IntEnum):
-    """How much a world leaves out that makes no difference to it."""
+class Reduction(Flag):
+    """What a world leaves out that makes no difference to it.  Each can be had by itself.
+
+    Tests compare worlds with and without each of them (docs/decisions/0029).
+    """
 
     NONE = 0
     """Only what is dead beyond doubt."""
-    CHANGES = 1
+    SYMMETRY = auto()
+    """States that differ by an exchange of names are one (`explore_symmetry`)."""
+    COMMITS = auto()
     """Followers learn no commit offset: it decides nothing, and what they would call committed is
-    checked all the same.  Refusals are not heeded; what they repeat is in flight anyway."""
-    ELECTIONS = 2
-    """Besides, acknowledgements are urgent."""
+    checked all the same."""
+    REFUSALS = auto()
+    """Refusals are not heeded: what they repeat is in flight anyway, and a leader that is not told
+    of a later epoch can do all that one that is told can."""
+    CURSORS = auto()
+    """A leader forgets of a follower what it will never read, and repeated acknowledgements."""
+    COUNTED = auto()
+    """Also that a follower holds all that is committed: only coverage asks for that, so this is
+    for worlds without a change."""
+    ACKS = auto()
+    """Acknowledgements are urgent, but for those of `slow` nodes."""
+    ANSWERS = auto()
+    """What adds a follower is urgent, and so is the word that an election has ended."""
+    QUORUMS = auto()
+    """Fence answers are heard a quorum at a time (`World`)."""
+    HISTORIES = auto()
+    """A Fenced replica keeps the part of its history that it would tell."""
+    LEFTOVERS = auto()
+    """New nodes have joined before the world begins, and nothing is cleared away in the end."""
+    CHANGES = (
+        SYMMETRY | COMMITS | REFUSALS | CURSORS | ACKS | ANSWERS | QUORUMS | HISTORIES | LEFTOVERS
+    )
+    """For worlds with a change."""
+    ELECTIONS = CHANGES | COUNTED
+    """For worlds without one."""
 
 
 class Fate(IntEnum):
@@ -107,9 +134,11 @@ def stripped(envelope: Envelope, reduction: Reduction) -> Envelope:
     The end of the leader's log in an announcement is read only by those with an unreadable tail.
     """
     message = envelope.message
-    if reduction and isinstance(message, Entries):
+    if Reduction.COMMITS not in reduction:
+        return envelope
+    if isinstance(message, Entries):
         return replace(envelope, message=replace(message, commit=0))
-    if reduction and isinstance(message, Announce):
+    if isinstance(message, Announce):
         return replace(envelope, message=replace(message, commit=0, end=0))
     return envelope
 
@@ -133,15 +162,15 @@ def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, 
     if isinstance(message, Create):
         return Fate.WAITS
     if envelope.dst_incarnation != replica.incarnation:
-        answered = isinstance(message, Destroy) and not reduction
+        answered = isinstance(message, Destroy) and Reduction.LEFTOVERS not in reduction
         return Fate.WAITS if answered else Fate.DEAD
     if isinstance(message, Destroy):
-        return Fate.DEAD if reduction else Fate.WAITS
+        return Fate.DEAD if Reduction.LEFTOVERS in reduction else Fate.WAITS
     if isinstance(message, Fetch):
         return Fate.WAITS
     if isinstance(message, Refused):
-        heeded = DivergenceMismatch if reduction else (OffsetGap, DivergenceMismatch)
-        return Fate.WAITS if isinstance(message.refusal, heeded) else Fate.DEAD
+        gap = isinstance(message.refusal, OffsetGap) and Reduction.REFUSALS not in reduction
+        return Fate.WAITS if gap or isinstance(message.refusal, DivergenceMismatch) else Fate.DEAD
     epoch: int = getattr(message, "epoch")  # noqa: B009 - every other message has one
     if isinstance(message, FenceAnswer | Ack | Progress):
         return _fate_at_leader(message, envelope, replica, reduction, mood.slow)
@@ -151,9 +180,11 @@ def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, 
         return Fate.DEAD
     if isinstance(message, BecomeLeader) and mood.unshaken and replica.lead is not None:
         return Fate.DEAD  # it leads that epoch, and will not forget it
-    if reduction and isinstance(message, AddFollower) and _adds(message, replica):
+    if Reduction.ANSWERS not in reduction:
+        return Fate.WAITS
+    if isinstance(message, AddFollower) and _adds(message, replica):
         return Fate.URGENT
-    if reduction and isinstance(message, Announce) and message.standby:
+    if isinstance(message, Announce) and message.standby:
         return Fate.URGENT  # a standby counts for nothing; what it lacks is still to be sent
     return Fate.WAITS
 
@@ -181,19 +212,19 @@ def _fate_at_leader(
     lead = replica.lead
     if lead is None or message.epoch != replica.epoch:
         return Fate.DEAD
-    if not reduction:
-        return Fate.WAITS
+    answers = Fate.URGENT if Reduction.ANSWERS in reduction else Fate.WAITS
     if isinstance(message, FenceAnswer):
-        return Fate.URGENT
+        return answers
     cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
     if isinstance(message, Progress):
         told = cursor is not None and cursor.announced and cursor.at >= message.at
-        return Fate.DEAD if told else Fate.URGENT
-    if cursor is not None and cursor.announced:
-        counted = max(cursor.acked, replica.commit - (reduction is not Reduction.ELECTIONS))
+        return Fate.DEAD if told and Reduction.CURSORS in reduction else answers
+    if cursor is not None and cursor.announced and Reduction.CURSORS in reduction:
+        counted = max(cursor.acked, replica.commit - (Reduction.COUNTED not in reduction))
         if message.end <= counted:
             return Fate.DEAD
-    return Fate.WAITS if envelope.src in slow else Fate.URGENT
+    urgent = Reduction.ACKS in reduction and envelope.src not in slow
+    return Fate.URGENT if urgent else Fate.WAITS
 
 
 def _absorbed(message: Entries, replica: Replica) -> bool:
@@ -228,7 +259,9 @@ def fate_at_coordinator(
     record = c.record
     if record is None or type(message) in UNHEARD:
         return Fate.DEAD
-    if reduction and isinstance(message, Refused | Destroyed):
+    if isinstance(message, Refused) and Reduction.REFUSALS in reduction:
+        return Fate.DEAD
+    if isinstance(message, Destroyed) and Reduction.LEFTOVERS in reduction:
         return Fate.DEAD
     if isinstance(message, Refused | Created | Destroyed):
         return Fate.WAITS if _concerns(envelope, c) else Fate.DEAD
@@ -236,7 +269,8 @@ def fate_at_coordinator(
     if epoch != record.epoch:
         return Fate.DEAD if epoch < record.epoch else Fate.WAITS
     if isinstance(message, FenceAnswer):
-        return Fate.URGENT if reduction and _late(c) else Fate.WAITS
+        urgent = Reduction.ANSWERS in reduction and _late(c, message)
+        return Fate.URGENT if urgent else Fate.WAITS
     if isinstance(message, BecameLeader):
         return _fate_of_became(c, reduction, alone)
     if isinstance(message, Prepared):
@@ -261,10 +295,17 @@ def _concerns(envelope: Envelope, c: Coordinator) -> bool:
     return isinstance(message.refusal, NoReplica) and gone
 
 
-def _late(c: Coordinator) -> bool:
-    """The leader has been chosen: an answer only lets the coordinator add one follower more."""
+def _late(c: Coordinator, answer: FenceAnswer) -> bool:
+    """The leader has been chosen: an answer only lets the coordinator add one follower more.
+
+    Unless it comes from one that followed in this epoch already and has restarted, while the
+    coordinator has not heard yet that the epoch is led: then it begins another election.
+    """
     assert c.record is not None
-    return c.record.status is Status.STEADY or bool(c.election and c.election.asked)
+    if c.record.status is Status.STEADY:
+        return True
+    led = last_epoch(answer.history) >= c.record.epoch
+    return bool(c.election and c.election.asked) and not led
 
 
 def _fate_of_became(c: Coordinator, reduction: Reduction, alone: bool) -> Fate:
@@ -274,6 +315,6 @@ def _fate_of_became(c: Coordinator, reduction: Reduction, alone: bool) -> Fate:
     assert record is not None
     if record.status is not Status.ELECTION:
         return Fate.DEAD
-    if reduction and alone and record.change is None:
+    if Reduction.ANSWERS in reduction and alone and record.change is None:
         return Fate.URGENT
     return Fate.WAITS

@@ -40,7 +40,7 @@ from shardlog.protocol.effects import (
     WriteSuperblock,
 )
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header, Member
-from shardlog.protocol.history import OPEN_END
+from shardlog.protocol.history import OPEN_END, clip
 from shardlog.protocol.messages import (
     Ack,
     BecameLeader,
@@ -108,6 +108,8 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
     offset but refuse to cut below it, which must not be asked of it anyway; so it is made to forget
     it, as by a restart from an old superblock.  Where a follower stands is read only to bound what
     is in flight, and for reports; what it acknowledged, below the commit offset, only for coverage.
+    A history is read only as far as the log may reach, and a Fenced replica's log grows no more
+    before another history takes its place.
     """
     replica.now_ms = 0
     if replica.led < replica.epoch:
@@ -118,8 +120,10 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
     if not replica.promises and not replica.rewrites:
         replica.token = 0
     lead = replica.lead
-    if reduction and lead is None:
+    if lead is None and Reduction.COMMITS in reduction:
         forget_commit(replica)
+    if replica.role is Role.FENCED and replica.syncing is None and Reduction.HISTORIES in reduction:
+        replica.history = clip(replica.history, replica.log.may_end)
     if lead is not None:
         lead.beat_ms = lead.paused_until_ms = -1
         if lead.serving:
@@ -132,9 +136,9 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
                 cursor.cut = OPEN_END
             else:
                 cursor.at = cursor.next = 0
-            if reduction and not cursor.standby:
+            if Reduction.CURSORS in reduction and not cursor.standby:
                 cursor.at = cursor.next
-                if cursor.acked < replica.commit + (reduction is Reduction.ELECTIONS):
+                if cursor.acked < replica.commit + (Reduction.COUNTED in reduction):
                     cursor.acked = 0
             if not lead.beat:
                 cursor.promised = 0  # compared only with acks that echo a heartbeat
@@ -171,7 +175,8 @@ def _phases(replica: Replica, event: Event, reduction: Reduction) -> Iterator[li
     A leader that is being fenced forgets its commit offset before it answers, not after.
     """
     message = event.envelope.message if isinstance(event, Received) else None
-    if reduction and isinstance(message, Fence) and message.epoch > replica.epoch:
+    fenced = isinstance(message, Fence) and message.epoch > replica.epoch
+    if fenced and Reduction.COMMITS in reduction:
         forget_commit(replica)
     waiting: list[Event] = [event]
     while waiting:
@@ -208,7 +213,7 @@ def performed(image: Image, effects: Sequence[Effect], reduction: Reduction) -> 
         return image
     if block.led < block.epoch:
         block = replace(block, led=0)
-    if reduction and block.syncing is None and not image.first:
+    if Reduction.COMMITS in reduction and block.syncing is None and not image.first:
         block = replace(block, commit=0, sessions_at=0, sessions=())
         image = image._replace(ridden_commit=0)
     return image._replace(superblock=block)

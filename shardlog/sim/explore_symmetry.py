@@ -14,116 +14,130 @@ from __future__ import annotations
 from itertools import groupby, permutations, product
 from typing import Any
 
+from shardlog.sim.explore_cells import COORDINATES, Cells
 from shardlog.sim.explore_coordinators import Store
-from shardlog.sim.explore_known import Known
 from shardlog.sim.explore_values import Names, canonical
 
 State = tuple[int, ...]
 
 
 class Symmetry:
+    """`names` are those of all ends, in the order of a state; the nodes come first."""
+
     def __init__(
         self,
-        known: Known,
+        cells: Cells,
         nodes: tuple[str, ...],
-        controllers: tuple[str, ...],
+        names: tuple[str, ...],
         groups: tuple[tuple[str, ...], ...],
     ) -> None:
-        self.known = known
+        self.cells = cells
         self.nodes = len(nodes)
-        self.at_store = 2 * len(nodes) + len(controllers)
-        self.names = {end: name for name, end in known.ends.items()}
-        self.groups = tuple(
-            tuple(known.ends[name] for name in group) for group in groups if len(group) > 1
-        )
-        self.exchanges: dict[tuple[int, ...], Exchange] = {}
+        self.names = names
+        ends = {name: at for at, name in enumerate(names)}
+        self.groups = tuple(tuple(ends[name] for name in each) for each in groups if len(each) > 1)
+        self.grouped = tuple(end for group in self.groups for end in group)
+        self._likenesses: dict[int, int] = {}
+        self._exchanges: dict[tuple[int, ...], Exchange] = {}
+        self._tried: dict[tuple[int, ...], list[Exchange]] = {}
 
     def representative(self, state: State) -> State:
-        if not self.groups:
-            return state
-        choices = [self._orders(state, group) for group in self.groups]
-        best: State | None = None
-        for orders in product(*choices):
-            key = tuple(end for order in orders for end in order)
-            exchange = self.exchanges.get(key)
-            if exchange is None:
-                exchange = self.exchanges[key] = self._exchange(orders)
-            made = exchange.apply(state)
-            if best is None or made < best:
-                best = made
-        assert best is not None
-        return best
+        known = self._likenesses
+        try:
+            likenesses = tuple([known[state[end]] for end in self.grouped])
+        except KeyError:
+            likenesses = tuple([self._likeness(state[end]) for end in self.grouped])
+        tried = self._tried.get(likenesses)
+        if tried is None:
+            tried = self._tried[likenesses] = self._to_try(likenesses)
+        if len(tried) == 1:
+            return tried[0].apply(state)
+        return min([exchange.apply(state) for exchange in tried])
 
-    def _orders(self, state: State, group: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The orders of a group's ends by likeness; more than one where some are alike."""
-        likenesses = self.known.likenesses[group[0] >= self.nodes]
-        ranked = sorted([(likenesses[state[end]], end) for end in group])
-        if len({likeness for likeness, _ in ranked}) == len(ranked):
-            return [tuple([end for _, end in ranked])]
-        ties = [
-            list(permutations([end for _, end in run]))
-            for _, run in groupby(ranked, key=lambda each: each[0])
-        ]
-        return [tuple(end for part in parts for end in part) for parts in product(*ties)]
+    def _likeness(self, cell: int) -> int:
+        found = self._likenesses.get(cell)
+        if found is None:
+            machine, disk, _ = self.cells.values[cell]
+            found = self.cells.known.likenesses[disk == COORDINATES][machine]
+            self._likenesses[cell] = found
+        return found
+
+    def _to_try(self, likenesses: tuple[int, ...]) -> list[Exchange]:
+        """The exchanges that sort each group by likeness; more than one where some are alike."""
+        by_end = dict(zip(self.grouped, likenesses, strict=True))
+        choices: list[list[tuple[int, ...]]] = []
+        for group in self.groups:
+            ranked = sorted(group, key=lambda end: (by_end[end], end))
+            ties = [list(permutations(run)) for _, run in groupby(ranked, key=by_end.__getitem__)]
+            choices.append([tuple(end for part in each for end in part) for each in product(*ties)])
+        return [self._exchange(orders) for orders in product(*choices)]
 
     def _exchange(self, orders: tuple[tuple[int, ...], ...]) -> Exchange:
         """What stands at the n-th end of each order moves to the n-th end of its group."""
-        moves = {end: end for end in self.names}
+        moves = {end: end for end in range(len(self.names))}
         for group, order in zip(self.groups, orders, strict=True):
             moves |= dict(zip(order, group, strict=True))
-        return Exchange(self.known, self.names, moves, self.nodes, self.at_store)
+        key = tuple(moves.values())
+        found = self._exchanges.get(key)
+        if found is None:
+            found = self._exchanges[key] = Exchange(self.cells, self.names, moves)
+        return found
 
 
 class Exchange:
     """One exchange of names, with the numbers of everything it has renamed so far."""
 
-    def __init__(
-        self,
-        known: Known,
-        names: dict[int, str],
-        moves: dict[int, int],
-        nodes: int,
-        at_store: int,
-    ) -> None:
-        self.known = known
+    def __init__(self, cells: Cells, names: tuple[str, ...], moves: dict[int, int]) -> None:
+        self.cells = cells
+        self.known = cells.known
         self.names: Names = {names[end]: names[to] for end, to in moves.items() if end != to}
-        self.nodes = nodes
-        self.at_store = at_store
         inverse = {to: end for end, to in moves.items()}
-        self.sources = [inverse[to] for to in range(nodes)]
-        self.controllers = [inverse[to] for to in range(2 * nodes, at_store)]
+        self.sources = [inverse[to] for to in range(len(names))]
+        self.width = len(names)
+        self._cells: dict[int, int] = {}
         self._replicas: dict[int, int] = {}
+        self._images: dict[int, int] = {}
         self._coordinators: dict[int, int] = {}
         self._stores: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
         self._messages: dict[int, int] = {}
-        self._images: dict[int, int] = {}
 
     def apply(self, state: State) -> State:
         if not self.names:
             return state
-        nodes, at_store = self.nodes, self.at_store
-        machine, disk, message = self.replica, self.image, self.message
-        width = at_store + 6
+        cells, width = self._cells, self.width
+        try:
+            moved = [cells[state[end]] for end in self.sources]
+        except KeyError:
+            moved = [self.cell(state[end]) for end in self.sources]
         return (
-            *[machine(state[end]) for end in self.sources],
-            *[disk(state[nodes + end]) for end in self.sources],
-            *[self.coordinator(state[end]) for end in self.controllers],
-            self.store(state[at_store]),
-            state[at_store + 1],
-            self.leaders(state[at_store + 2]),
-            *state[at_store + 3 : width],
-            *sorted([message(each) for each in state[width:]]),
+            *moved,
+            self.store(state[width]),
+            state[width + 1],
+            self.leaders(state[width + 2]),
+            *state[width + 3 :],
         )
 
-    def replica(self, number: int) -> int:
+    def cell(self, number: int) -> int:
+        found = self._cells.get(number)
+        if found is None:
+            machine, disk, mail = self.cells.values[number]
+            mail = tuple(sorted([self.message(each) for each in mail]))
+            if disk == COORDINATES:
+                machine = self._coordinator(machine)
+            else:
+                machine, disk = self._replica(machine), self._image(disk)
+            found = self._cells[number] = self.cells.of(machine, disk, mail)
+        return found
+
+    def _replica(self, number: int) -> int:
         found = self._replicas.get(number)
         if found is None:
             found = self.known.replica(self._renamed(self.known.replicas.values[number]))
             self._replicas[number] = found
         return found
 
-    def image(self, number: int) -> int:
+    def _image(self, number: int) -> int:
         found = self._images.get(number)
         if found is None:
             value = self.known.images.values[number]
@@ -131,7 +145,7 @@ class Exchange:
             self._images[number] = found
         return found
 
-    def coordinator(self, number: int) -> int:
+    def _coordinator(self, number: int) -> int:
         found = self._coordinators.get(number)
         if found is None:
             found = self.known.coordinator(self._renamed(self.known.coordinators.values[number]))

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from shardlog.protocol.coordination import Commanded
 from shardlog.protocol.effects import Received, Tick
 from shardlog.protocol.shard import Shard
+from shardlog.sim.explore_cells import Action
 from shardlog.sim.explore_coordinators import Learn, Polled, Suspect
-from shardlog.sim.explore_world import Action, State, World
+from shardlog.sim.explore_world import State, World
 from shardlog.sim.trace import shown
 from shardlog.sim.trace import state as replica_state
 
@@ -23,8 +24,11 @@ def told(world: World, before: State | None, action: Action, after: State | None
     if after is None:
         return
     for at, name in names.items():
-        if (before is None or before[at] != after[at]) and at < world.nodes:
-            yield f"       {name:4s} {replica_state(world.known.replicas.values[after[at]])}"
+        if at >= world.nodes:
+            continue
+        if before is None or world.machine(before, at) != world.machine(after, at):
+            replica = world.known.replicas.values[world.machine(after, at)]
+            yield f"       {name:4s} {replica_state(replica)}"
     if before is None or before[world.at_store] != after[world.at_store]:
         store = world.known.stores.values[after[world.at_store]]
         assert store.record is not None

@@ -25,6 +25,7 @@ from shardlog.protocol.messages import Envelope, Register, Registered, StatusReq
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.sim import explore_coordinators as coordinators
 from shardlog.sim import explore_replicas as replicas
+from shardlog.sim.explore_cells import COORDINATES
 from shardlog.sim.explore_coordinators import Polled, Store
 from shardlog.sim.explore_known import CLIENT
 from shardlog.sim.explore_messages import Reduction
@@ -51,7 +52,7 @@ class Rehearsal:
         self.told: list[Envelope] = []
         self.drive(Commanded(0, CreateShard(members, QuorumPolicy())))
         self.run()
-        world.sessions = tuple(self.register(number) for number in range(bounds.writes))
+        world.cells.sessions = tuple(self.register(number) for number in range(bounds.writes))
 
     @property
     def leader(self) -> Member:
@@ -122,25 +123,31 @@ class Rehearsal:
         bounds, known = self.world.bounds, self.world.known
         machines = [known.replica(self.machines[name]) for name in bounds.nodes]
         images = [known.image(self.images[name]) for name in bounds.nodes]
-        others = [
-            known.coordinator(coordinators.started(name, self.store))
-            for name in bounds.coordinators[1:]
+        masters = [
+            known.coordinator(self.coordinator),
+            *(
+                known.coordinator(coordinators.started(name, self.store))
+                for name in bounds.coordinators[1:]
+            ),
         ]
         chain, leaders = known.chains.of((), ()), known.leaders.of((), ())
         for machine in machines:
             chain = known.judge(chain, machine)
             if known.faces[machine].leads:
                 leaders = known.lead(leaders, machine)
+        cells = self.world.cells
         return (
-            *machines,
-            *(images if bounds.crashes else [0] * len(images)),
-            known.coordinator(self.coordinator),
-            *others,
+            *(
+                cells.of(machine, image if bounds.crashes else 0, ())
+                for machine, image in zip(machines, images, strict=True)
+            ),
+            *(cells.of(each, COORDINATES, ()) for each in masters),
             known.store(self.store),
             chain,
             leaders,
             bounds.writes,
             bounds.crashes,
+            bounds.epochs - 1,
             0,
         )
 
@@ -161,7 +168,6 @@ class Named:
         rehearsal = Rehearsal(world, members)
         if self.joining is not None and newcomer is not None:
             rehearsal.join(self.joining, newcomer)
-            world.newcomer = newcomer
         return world, rehearsal.state()
 
 
