@@ -21,15 +21,13 @@ from shardlog.protocol.effects import (
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage import movement
-from shardlog.storage.layout import SLOT_BYTES, Context, Slot, pack_header, pack_slot, slot_sequence
+from shardlog.storage.layout import Context, Slot, pack_header, pack_slot, slot_sequence
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.root import Root
 from shardlog.storage.segment import Segment, remove
 from shardlog.storage.superblock import NAME
 
 Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog
-LOST_SLOT = b"\xff" * SLOT_BYTES
-"""Stands for a slot that was lost, and keeps being one."""
 
 
 def perform(files: ReplicaFiles, change: Change) -> None:
@@ -114,19 +112,23 @@ def begin_segment(files: ReplicaFiles, base: int, length: int) -> None:
     items = files.segments.items
     if items and items[-1].fits(length, items[-1].count, items[-1].position):
         return
-    files.add_segment(base, 0, length)
+    files.add_segment(base, length)
 
 
 def truncate(files: ReplicaFiles, end: int) -> None:
-    """Drop everything from `end` on (N6)."""
-    segments = files.segments
-    if end < files.context.end:
-        raise ImpossibleState(f"a cut at {end}, below the commit offset {files.context.end}")
-    if end == segments.end and not segments.doubt:
+    """Drop everything from `end` on (N6).
+
+    What is dropped may have carried the newest commit context, so the superblock takes it over.
+    """
+    segments, root = files.segments, _root(files)
+    context = files.context
+    if end < context.end:
+        raise ImpossibleState(f"a cut at {end}, below the commit offset {context.end}")
+    if end == segments.end and not segments.doubt and root.cut_to is None:
         return
-    files.write_root(replace(_root(files), cut_to=end))
-    if not segments.truncate(end):
-        files.add_segment(end, 0, 0)
+    block = replace(root.superblock, commit=max(root.superblock.commit, context.end))
+    files.write_root(replace(root, cut_to=end, superblock=block))
+    segments.truncate(end, root, files.plan)
     files.write_root(replace(_root(files), cut_to=None))
 
 
@@ -166,7 +168,7 @@ def _rewrite(files: ReplicaFiles, entry: Entry) -> None:
     header, length = entry.header, len(entry.body)
     segments = files.segments
     if not segments.items:
-        files.add_segment(header.base, 0, length)
+        files.add_segment(header.base, length)
     place = segments.covering(header.base)
     if place is not None and place.slot.header == header:
         segment, index, position = place.segment, place.number, place.slot.position
@@ -198,10 +200,5 @@ def _leaves_room(segment: Segment, index: int, after: int) -> bool:
 
 def _moved_doubt(files: ReplicaFiles, base: int, length: int) -> tuple[Segment, int, int]:
     """The log goes on in a new segment; the slots that were lost are lost there as well."""
-    segment = files.add_segment(base, 0, length)
-    lost = files.segments.doubt
-    with files.handles.use(segment.path) as file:
-        file.write(segment.slot_position(0), [LOST_SLOT * lost])
-        file.sync()
-    segment.count = lost
+    segment = files.add_segment(base, length, files.segments.doubt)
     return segment, 0, segment.head.body_start

@@ -34,6 +34,8 @@ SLOT = struct.Struct("<B3xIQQQQ80sII")
 SLOT_BYTES = SLOT.size
 _SLOT_SUMMED = SLOT_BYTES - 4
 BLANK_SLOT = bytes(SLOT_BYTES)
+LOST_SLOT = b"\xff" * SLOT_BYTES
+"""Stands for a slot that was lost, and keeps being one."""
 
 HEAD = struct.Struct("<8sIIQQQQQQQ")
 HEAD_COPY_BYTES = 2048

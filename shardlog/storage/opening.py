@@ -14,6 +14,7 @@ from shardlog.protocol.entry import GENESIS_CHECKSUM
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import Context, Slot, pack_slot, slot_sequence
+from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
 from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, wipe
 from shardlog.storage.segments import Segments
@@ -36,7 +37,7 @@ def is_formatted(handles: Handles, directory: str) -> bool:
     return NAME in handles.files.list(directory)
 
 
-def opened(handles: Handles, directory: str, shard: str, node: str) -> Opened:
+def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) -> Opened:
     """See the module; raises a `StorageFailure` for what cannot be trusted."""
     superblocks = SuperblockFile(handles.files, directory)
     root = superblocks.load()
@@ -49,7 +50,7 @@ def opened(handles: Handles, directory: str, shard: str, node: str) -> Opened:
     segments.open(root)
     if root.cut_to is not None:
         walked(segments, root)
-        segments.truncate(root.cut_to)
+        segments.truncate(root.cut_to, root, plan)
         root = replace(root, cut_to=None)
         superblocks.write(root)
     walk = walked(segments, root)

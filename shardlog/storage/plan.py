@@ -26,8 +26,11 @@ class Plan:
     slots_max: int = 1 << 18
     zeroed_bytes: int = 256 << 10
 
-    def next(self, last: Segment | None, length: int) -> tuple[int, int]:
-        """Slots and size of a segment that follows `last` and takes a body of `length` first."""
+    def next(self, last: Segment | None, length: int, lost: int = 0) -> tuple[int, int]:
+        """Slots and size of a segment that follows `last` and takes a body of `length` first.
+
+        It has more slots than the `lost` ones that it begins with.
+        """
         if last is None:
             slots, size = self.slots_min, self.size_min
         else:
@@ -35,5 +38,6 @@ class Plan:
             used = max(last.position - last.head.body_start, 1)
             mean = used // max(last.count, 1) + SLOT_BYTES
             slots = min(max(size // mean, self.slots_min), self.slots_max)
+        slots = max(slots, lost + 1)
         least = SLOTS_START + slots * SLOT_BYTES + ENTRY_HEADER_BYTES + length
         return slots, max(size, least)

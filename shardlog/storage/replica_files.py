@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import Context, Head
+from shardlog.storage.layout import Context
 from shardlog.storage.opening import Opened
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
@@ -47,21 +47,7 @@ class ReplicaFiles:
         self.superblocks.write(root)
         self.root = root
 
-    def add_segment(self, first: int, boundary: int, length: int) -> Segment:
-        """A new last segment, with room for a body of `length`."""
+    def add_segment(self, first: int, length: int, lost: int = 0) -> Segment:
+        """A new last segment; see `Segments.extend`."""
         assert self.root is not None
-        last = self.segments.items[-1] if self.segments.items else None
-        slots, size = self.plan.next(last, length)
-        head = Head(
-            self.shard,
-            self.root.superblock.incarnation,
-            self.root.lineage,
-            last.head.number + 1 if last else 0,
-            first,
-            boundary,
-            slots,
-            size,
-        )
-        segment = Segment.make(self.handles, self.directory, head, self.plan.zeroed_bytes)
-        self.segments.add(segment)
-        return segment
+        return self.segments.extend(self.root, self.plan, first, length, lost)

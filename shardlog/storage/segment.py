@@ -20,6 +20,7 @@ from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,
     FORMAT_VERSION,
     HEAD_COPY_BYTES,
+    LOST_SLOT,
     SEGMENT_MAGIC,
     SLOT_BYTES,
     SLOTS_START,
@@ -78,8 +79,12 @@ class Segment:
     # --- making ----------------------------------------------------------------------------------
 
     @classmethod
-    def make(cls, handles: Handles, directory: str, head: Head, zeroed: int) -> Segment:
+    def make(
+        cls, handles: Handles, directory: str, head: Head, zeroed: int, lost: int = 0
+    ) -> Segment:
         """A new file, durable with its name; the slots and `zeroed` bytes behind are written out.
+
+        The first `lost` slots are made unreadable: something may have been there.
 
         A block that was only reserved has to be recorded as written at its first sync; one that
         holds zeros already has not.
@@ -92,13 +97,16 @@ class Segment:
             file.allocate(head.size)
             copy = pack_head(head)
             blank = min(head.body_start + zeroed, head.size) - SLOTS_START
-            file.write(0, [copy, copy, bytes(blank)])
+            slots = LOST_SLOT * lost
+            file.write(0, [copy, copy, slots, bytes(blank - len(slots))])
             file.sync()
         finally:
             file.close()
         files.rename(making, path)
         files.sync_directory(directory)
-        return cls(handles, path, head)
+        segment = cls(handles, path, head)
+        segment.count = lost
+        return segment
 
     @classmethod
     def open(cls, handles: Handles, path: str) -> Segment:

@@ -16,7 +16,8 @@ from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.history import History, epoch_at
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import SLOT_BYTES, Context, Slot
+from shardlog.storage.layout import SLOT_BYTES, Context, Head, Slot
+from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
 from shardlog.storage.segment import GROUP_BYTES_MAX, SUFFIX, Raw, Segment, remove, wipe
 
@@ -86,8 +87,19 @@ class Segments:
     def _set(self, items: Sequence[Segment]) -> None:
         self.table = (tuple(items), tuple(segment.first for segment in items))
 
-    def add(self, segment: Segment) -> None:
-        self._set((*self.items, segment))
+    def extend(self, root: Root, plan: Plan, first: int, length: int, lost: int = 0) -> Segment:
+        """A new last segment from `first` on, with room for a body of `length`.
+
+        As many slots as were `lost` are lost in it as well, from its beginning on.
+        """
+        last = self.items[-1] if self.items else None
+        slots, size = plan.next(last, length, lost)
+        number = last.head.number + 1 if last else 0
+        incarnation = root.superblock.incarnation
+        head = Head(root.shard, incarnation, root.lineage, number, first, 0, slots, size)
+        made = Segment.make(self.handles, self.directory, head, plan.zeroed_bytes, lost)
+        self._set((*self.items, made))
+        return made
 
     def start_over(self, first: int) -> None:
         """An empty log that begins at `first`; the files are somebody else's to remove."""
@@ -244,22 +256,23 @@ class Segments:
 
     # --- cutting ---------------------------------------------------------------------------------
 
-    def truncate(self, end: int) -> bool:
+    def truncate(self, end: int, root: Root, plan: Plan) -> None:
         """Drop everything from `end` on, durably.  Begun again after a crash, it ends the same.
 
-        False if `end` lies in an unreadable stretch, which is kept up to there: then nobody knows
-        where in its file the log goes on, and it has to be in a new one.
+        If `end` lies in an unreadable stretch, that is kept up to there: then nobody knows where in
+        its file the log goes on, so it does in a new one, whose beginning ends the stretch.
         """
         while len(self.items) > 1 and self.items[-1].first >= end:
             gone = self.items[-1]
             self._set(self.items[:-1])
             remove(self.handles, gone.path)
         self.handles.files.sync_directory(self.directory)
-        clean = not self.items or self._cut(self.items[-1], end)
+        if self.items and not self._cut(self.items[-1], end):
+            self.extend(root, plan, end, 0)
         self.end, self.doubt = end, 0
-        return clean
 
     def _cut(self, segment: Segment, end: int) -> bool:
+        """False if nobody knows where in the file `end` is."""
         segment.load_count()
         clean = True
         dirty = min(segment.position + GROUP_BYTES_MAX, segment.head.size)

@@ -69,7 +69,7 @@ class Store:
         """The store, and what was found; None if there is no replica here."""
         found: Opened | None = None
         if is_formatted(handles, directory):
-            found = opened(handles, directory, shard, node)
+            found = opened(handles, directory, shard, node, plan)
         store = cls(ReplicaFiles(handles, directory, shard, node, plan, found))
         if found is None:
             return store, None
