@@ -63,7 +63,7 @@ def _format(files: ReplicaFiles, superblock: Superblock) -> None:
     disk.make_directory(files.directory)
     disk.sync_directory(files.directory.rpartition("/")[0])
     root = Root(
-        files.shard, files.node, 1, 0, GENESIS_CHECKSUM, None, superblock, movement.FORMATTED
+        files.shard, files.node, 1, 0, GENESIS_CHECKSUM, None, 0, superblock, movement.FORMATTED
     )
     files.superblocks.create(root)
     files.root = root
@@ -111,6 +111,7 @@ def begin_segment(files: ReplicaFiles, base: int, length: int) -> None:
         truncate(files, base)
     items = files.segments.items
     if items and items[-1].fits(length, items[-1].count, items[-1].position):
+        files.count_segments()
         return
     files.add_segment(base, length)
 
@@ -129,7 +130,7 @@ def truncate(files: ReplicaFiles, end: int) -> None:
     block = replace(root.superblock, commit=max(root.superblock.commit, context.end))
     files.write_root(replace(root, cut_to=end, superblock=block))
     segments.truncate(end, root, files.plan)
-    files.write_root(replace(_root(files), cut_to=None))
+    files.write_root(replace(_root(files), cut_to=None, segments=segments.made))
 
 
 def _trim(files: ReplicaFiles, first: int, boundary: int) -> None:
@@ -151,7 +152,7 @@ def _reset(files: ReplicaFiles, first: int, boundary: int) -> None:
     files.write_root(
         replace(
             root, lineage=root.lineage + 1, first=first, boundary=boundary, cut_to=None,
-            records=records,
+            segments=0, records=records,
         )
     )  # fmt: skip
     files.segments.start_over(first)

@@ -51,7 +51,8 @@ def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) 
     if root.cut_to is not None:
         walked(segments, root)
         segments.truncate(root.cut_to, root, plan)
-        root = replace(root, cut_to=None)
+    if root.cut_to is not None or root.segments != segments.made:
+        root = replace(root, cut_to=None, segments=segments.made)
         superblocks.write(root)
     walk = walked(segments, root)
     doubt = walk.finish()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import Context
 from shardlog.storage.opening import Opened
@@ -50,4 +52,12 @@ class ReplicaFiles:
     def add_segment(self, first: int, length: int, lost: int = 0) -> Segment:
         """A new last segment; see `Segments.extend`."""
         assert self.root is not None
-        return self.segments.extend(self.root, self.plan, first, length, lost)
+        made = self.segments.extend(self.root, self.plan, first, length, lost)
+        self.count_segments()
+        return made
+
+    def count_segments(self) -> None:
+        """A segment that the superblock knows of cannot get lost unnoticed."""
+        assert self.root is not None
+        if self.root.segments != self.segments.made:
+            self.write_root(replace(self.root, segments=self.segments.made))

@@ -26,6 +26,7 @@ class Root:
 
     `lineage` rises whenever the log is started over; segments of an older one are left-overs.
     `first` and `boundary` are where the log begins: below it everything was trimmed.
+    `segments` were made in this lineage: if the last of them is not there, it was lost.
     """
 
     shard: str
@@ -34,6 +35,7 @@ class Root:
     first: int
     boundary: int
     cut_to: int | None
+    segments: int
     superblock: Superblock
     records: Records
 
@@ -85,7 +87,10 @@ class _Reader:
         if len(data) < length:
             raise Malformed("it ends too early")
         self.at += length
-        return data.decode()
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise Malformed("a name that is not text") from error
 
     def history(self) -> History:
         return tuple(Span(self.number(), self.number()) for _ in range(self.number()))
@@ -104,6 +109,7 @@ def pack_root(root: Root) -> bytes:
     to.text(root.node)
     to.number(root.lineage, root.first, root.boundary)
     to.number(0 if root.cut_to is None else root.cut_to + 1)
+    to.number(root.segments)
     block = root.superblock
     to.number(block.incarnation, block.epoch, block.led, block.commit, block.in_doubt)
     to.history(block.history)
@@ -131,7 +137,7 @@ def unpack_root(data: bytes) -> Root:
     """Raises `Malformed` for bytes that are no root."""
     of = _Reader(data)
     shard, node = of.text(), of.text()
-    lineage, first, boundary, cut_to = (of.number() for _ in range(4))
+    lineage, first, boundary, cut_to, segments = (of.number() for _ in range(5))
     incarnation, epoch, led, commit, in_doubt = (of.number() for _ in range(5))
     history = of.history()
     sessions_at = of.number()
@@ -147,6 +153,7 @@ def unpack_root(data: bytes) -> Root:
         first,
         boundary,
         cut_to - 1 if cut_to else None,
+        segments,
         Superblock(
             incarnation, epoch, led, history, commit, sessions_at, sessions, syncing, in_doubt
         ),

@@ -19,7 +19,7 @@ from shardlog.storage.handles import Handles
 from shardlog.storage.layout import SLOT_BYTES, Context, Head, Slot
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
-from shardlog.storage.segment import GROUP_BYTES_MAX, SUFFIX, Raw, Segment, remove, wipe
+from shardlog.storage.segment import GROUP_BYTES_MAX, SUFFIX, Raw, Segment, name_of, remove, wipe
 
 _NO_CONTEXT = Context(0, 0)
 
@@ -61,13 +61,18 @@ class Segments:
             kept.append(segment)
         for before, after in pairwise(kept):
             if after.head.number != before.head.number + 1:
-                raise Damaged(after.path, 0, f"segment {before.head.number + 1} is missing")
+                raise self._missing(root, before.head.number + 1)
+        if root.cut_to is None and root.segments > (kept[-1].head.number + 1 if kept else 0):
+            raise self._missing(root, root.segments - 1)
         while len(kept) > 1 and kept[1].first <= root.first:
             remove(self.handles, kept.pop(0).path)
         if kept and kept[0].first > root.first:
             raise Damaged(kept[0].path, 0, f"the segment with offset {root.first} is missing")
         self._set(kept)
         self.end = root.first
+
+    def _missing(self, root: Root, number: int) -> Damaged:
+        return Damaged(f"{self.directory}/{name_of(root.lineage, number)}", 0, "it is missing")
 
     def _check(self, segment: Segment, root: Root, number: int) -> None:
         head = segment.head
@@ -83,6 +88,11 @@ class Segments:
     @property
     def items(self) -> tuple[Segment, ...]:
         return self.table[0]
+
+    @property
+    def made(self) -> int:
+        """How many there have been, the trimmed ones included."""
+        return self.items[-1].head.number + 1 if self.items else 0
 
     def _set(self, items: Sequence[Segment]) -> None:
         self.table = (tuple(items), tuple(segment.first for segment in items))
