@@ -161,6 +161,14 @@ def unpack_slot(data: Buffer, lineage: int, sequence: int) -> Slot | None:
     return Slot(known[0], known[1], position, Context(end, checksum))
 
 
+def foreign_type(data: Buffer) -> int | None:
+    """The type of a whole record that has no place among the slots; None if it is no such thing."""
+    if sum_of(data[:_SLOT_SUMMED]) != int.from_bytes(data[_SLOT_SUMMED:], "little"):
+        return None
+    kind = data[0]
+    return None if kind in (0, RecordType.ENTRY) else kind
+
+
 def slot_sequence(number: int, index: int) -> int:
     """The sequence of slot `index` in segment `number`."""
     return (number << 24) | index
@@ -196,7 +204,7 @@ def unpack_head(data: Buffer) -> Head | None:
     )
     if magic != SEGMENT_MAGIC or version != FORMAT_VERSION:
         return None
-    shard = bytes(data[HEAD.size : HEAD.size + named]).decode()
+    shard = bytes(data[HEAD.size : HEAD.size + named]).decode(errors="replace")
     return Head(shard, incarnation, lineage, number, first, boundary, slots, size)
 
 

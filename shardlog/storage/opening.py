@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shardlog.protocol.effects import Recovered
-from shardlog.protocol.entry import GENESIS_CHECKSUM
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Kind, unreadable
+from shardlog.protocol.log import Mark
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import Context, Slot, pack_slot, slot_sequence
@@ -106,21 +107,31 @@ def _last_before(segments: Segments, offset: int) -> tuple[int, int, Slot | None
 
 def _hide_trimmed(walk: Walk, first: int) -> None:
     """What a segment still holds below the first offset is not part of the log."""
-    walk.headers = [header for header in walk.headers if header.base >= first]
+    kept = [header for header in walk.headers if header.base >= first]
+    inside = next((header for header in walk.headers if header.base < first < header.end), None)
     walk.marks = [(base, mark) for base, mark in walk.marks if base >= first]
+    if inside is not None and inside.kind is Kind.UNKNOWN:
+        kept.insert(0, unreadable(inside.epoch, first, inside.end - first))
+        walk.marks.insert(0, (first, Mark.FAULT))
+    walk.headers = kept
 
 
 def _context(segments: Segments, root: Root, walk: Walk) -> Context:
-    """The latest context, and whether it agrees with the log (rule 17, V2)."""
+    """The latest context, and whether it agrees with the log (rule 17, V2).
+
+    Its checksum is 0 if the entry that ends there could not be read when it was written.
+    """
     end = segments.end
     known = {header.end: header.checksum for header in walk.headers if header.checksum}
     ridden = walk.context
-    path = segments.items[-1].path if segments.items else segments.directory
     if ridden.end > end and not segments.doubt:
-        raise Damaged(path, 0, f"commit context {ridden.end} beyond the log's end {end}")
-    checksum = known.get(ridden.end)
-    if ridden.end > root.first and checksum not in (None, ridden.checksum):
-        raise Damaged(path, 0, f"commit context {ridden.end} does not match the log")
+        raise Damaged(*walk.context_at, f"commit context {ridden.end} beyond the log's end {end}")
+    inside = any(
+        header.base < ridden.end < header.end for header in walk.headers if header.checksum
+    )
+    differs = ridden.checksum and known.get(ridden.end, ridden.checksum) != ridden.checksum
+    if inside or differs:
+        raise Damaged(*walk.context_at, f"commit context {ridden.end} does not match the log")
     commit = min(max(root.superblock.commit, ridden.end, root.first), end)
     if commit == root.first:
         return Context(commit, root.boundary)

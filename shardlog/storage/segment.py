@@ -36,12 +36,21 @@ from shardlog.storage.layout import (
 )
 
 SUFFIX = ".segment"
+MAKING = f"making{SUFFIX}"
 GROUP_BYTES_MAX = 1 << 20
 """No more bytes of entries than this, or else one single entry, are on their way to the disk."""
 
 
 def name_of(lineage: int, number: int) -> str:
     return f"{lineage:08d}-{number:010d}{SUFFIX}"
+
+
+def numbers_in(name: str) -> tuple[int, int]:
+    """Lineage and number; a lineage of 0, which there never is, for any other name."""
+    lineage, _, number = name.removesuffix(SUFFIX).partition("-")
+    if not lineage.isdecimal() or not number.isdecimal():
+        return 0, 0
+    return int(lineage), int(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class Segment:
         """
         files = handles.files
         path = f"{directory}/{name_of(head.lineage, head.number)}"
-        making = f"{directory}/making{SUFFIX}"
+        making = f"{directory}/{MAKING}"
         file = files.create(making)
         try:
             file.allocate(head.size)
@@ -115,9 +124,12 @@ class Segment:
             copies = [_head_copy(file, place) for place in (0, 1)]
             head = copies[0] or copies[1]
             if head is None:
-                version = foreign_version(_read(file, 0, HEAD_COPY_BYTES) or b"", SEGMENT_MAGIC)
-                if version is not None:
-                    raise WrongFormat(path, f"format version {version}, this is {FORMAT_VERSION}")
+                for place in (0, 1):
+                    data = _read(file, place * HEAD_COPY_BYTES, HEAD_COPY_BYTES) or b""
+                    version = foreign_version(data, SEGMENT_MAGIC)
+                    if version is not None:
+                        why = f"format version {version}, this is {FORMAT_VERSION}"
+                        raise WrongFormat(path, why)
                 raise Damaged(path, 0, "neither copy of the segment's head can be read")
             if file.size() < head.size:
                 why = f"the file was cut short: it had {head.size} bytes"

@@ -11,15 +11,26 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from shardlog.protocol.entry import Entry, Header, unreadable
+from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import ImpossibleState
-from shardlog.protocol.history import History, epoch_at
+from shardlog.protocol.history import History
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import SLOT_BYTES, Context, Head, Slot
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
-from shardlog.storage.segment import GROUP_BYTES_MAX, SUFFIX, Raw, Segment, name_of, remove, wipe
+from shardlog.storage.segment import (
+    GROUP_BYTES_MAX,
+    MAKING,
+    SUFFIX,
+    Raw,
+    Segment,
+    name_of,
+    numbers_in,
+    remove,
+    wipe,
+)
+from shardlog.storage.walk import lost_stretch
 
 _NO_CONTEXT = Context(0, 0)
 
@@ -52,12 +63,12 @@ class Segments:
         kept: list[Segment] = []
         for name in names:
             path = f"{self.directory}/{name}"
-            lineage, _, number = name.removesuffix(SUFFIX).partition("-")
-            if not lineage.isdigit() or not number.isdigit() or int(lineage) != root.lineage:
-                remove(self.handles, path)
+            lineage, number = numbers_in(name)
+            if lineage < root.lineage:
+                self._remove_left_over(path, root)
                 continue
             segment = Segment.open(self.handles, path)
-            self._check(segment, root, int(number))
+            self._check(segment, root, number)
             kept.append(segment)
         for before, after in pairwise(kept):
             if after.head.number != before.head.number + 1:
@@ -70,6 +81,16 @@ class Segments:
             raise Damaged(kept[0].path, 0, f"the segment with offset {root.first} is missing")
         self._set(kept)
         self.end = root.first
+
+    def _remove_left_over(self, path: str, root: Root) -> None:
+        """Of an earlier log, or of a segment that was not finished; but not a renamed one."""
+        try:
+            head = Segment.open(self.handles, path).head
+        except Damaged:
+            head = None
+        if head is not None and head.lineage == root.lineage and not path.endswith(MAKING):
+            raise Damaged(path, 0, "the file was renamed")
+        remove(self.handles, path)
 
     def _missing(self, root: Root, number: int) -> Damaged:
         return Damaged(f"{self.directory}/{name_of(root.lineage, number)}", 0, "it is missing")
@@ -139,15 +160,18 @@ class Segments:
         self, segment: Segment, index: int, slot: Slot | None, offset: int
     ) -> Place | None:
         """Behind the last readable slot: walk over entries whose slots were lost."""
-        position = slot.after if slot else segment.head.body_start
+        position, at = (
+            (slot.after, slot.header.end) if slot else (segment.head.body_start, segment.first)
+        )
         while index + 1 < segment.count:
             index += 1
             known = segment.header_at(position)
             if known is None:
                 return None
             header, length = known
-            if header.base > offset:
+            if header.base != at or header.base > offset:
                 return None
+            at = header.end
             found = Slot(header, length, position, _NO_CONTEXT)
             if offset < header.end:
                 return Place(segment, index, found)
@@ -159,7 +183,7 @@ class Segments:
 
         A stretch that cannot be read comes as a pair of offsets.
         """
-        at = start
+        at, end = start, min(end, self.end)
         first = self.covering(start)
         if first is not None and first.slot.header.base < start:
             at = first.slot.header.end
@@ -194,28 +218,36 @@ class Segments:
             if isinstance(each, Place):
                 found.append(each.slot.header)
             else:
-                base, upto = each
-                found.append(unreadable(epoch_at(history, base), base, upto - base))
+                found += lost_stretch(history, *each)
             if len(found) >= most:
                 break
-        return found
+        return found[:most]
 
     def at_time(self, timestamp_ms: int, start: int) -> int:
         """The base of the first entry at or behind `start` that is not older, or the end."""
         items = self.items
         low, high = 0, len(items)
+        found: Slot | None = None
         while low < high:
             middle = (low + high) // 2
-            items[middle].load_count()
-            last = items[middle].last_readable()
-            if last is None or last.header.timestamp_ms < timestamp_ms:
-                low = middle + 1
-            else:
+            index, last = self._readable(middle, high)
+            if last is None:
                 high = middle
-        if low == len(items):
-            return self.end
-        slot = items[low].slot_from(items[low].find_time(timestamp_ms))
-        return self.end if slot is None else max(slot.header.base, start)
+            elif last.header.timestamp_ms < timestamp_ms:
+                low = index + 1
+            else:
+                found = items[index].slot_from(items[index].find_time(timestamp_ms))
+                high = middle
+        return self.end if found is None else max(found.header.base, start)
+
+    def _readable(self, index: int, high: int) -> tuple[int, Slot | None]:
+        """The first segment in `[index, high)` with a slot that can be read, and the last such."""
+        for at in range(index, high):
+            self.items[at].load_count()
+            last = self.items[at].last_readable()
+            if last is not None:
+                return at, last
+        return high, None
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -237,6 +269,8 @@ class Segments:
         last = first.slot
         for _, slot in first.segment.walk(first.number + 1):
             if slot is None or slot.header.base != last.header.end or slot.header.end > end:
+                break
+            if slot.position != last.after:
                 break
             if slot.after - first.slot.position > bytes_max:
                 break

@@ -22,7 +22,13 @@ from shardlog.protocol.entry import Header, unreadable
 from shardlog.protocol.history import History, epoch_at
 from shardlog.protocol.log import Mark
 from shardlog.storage.failures import Damaged
-from shardlog.storage.layout import BLANK_SLOT, ENTRY_HEADER_BYTES, Context, Slot
+from shardlog.storage.layout import (
+    BLANK_SLOT,
+    ENTRY_HEADER_BYTES,
+    Context,
+    Slot,
+    foreign_type,
+)
 from shardlog.storage.segment import Segment
 
 
@@ -33,6 +39,28 @@ class Unslotted:
     segment: Segment
     index: int
     slot: Slot
+
+
+def lost_stretch(history: History, base: int, end: int) -> list[Header]:
+    """What cannot be read in `[base, end)`, in pieces: one for each epoch."""
+    cuts = sorted({span.first for span in history if base < span.first < end})
+    starts, ends = [base, *cuts], [*cuts, end]
+    return [
+        unreadable(epoch_at(history, start), start, upto - start)
+        for start, upto in zip(starts, ends, strict=True)
+    ]
+
+
+def lost_tail(history: History, base: int, commit: int) -> list[Header]:
+    """The same without an end; up to the commit offset something was written for certain."""
+    last = max([base, commit, *(span.first for span in history)])
+    certain = [
+        piece
+        for start, upto in ((base, min(max(base, commit), last)), (max(base, commit), last))
+        if start < upto
+        for piece in lost_stretch(history, start, upto)
+    ]
+    return [*certain, unreadable(epoch_at(history, last), last, 0)]
 
 
 class Walk:
@@ -49,7 +77,9 @@ class Walk:
         self.hole: int | None = None
         self.lost_slots = 0
         self.unslotted: list[Unslotted] = []
+        # The latest commit context, and the file and position it rode in.
         self.context = Context(0, 0)
+        self.context_at = ("", 0)
         # Where the next entry must stand in its file; None if that is not known.
         self.position: int | None = None
 
@@ -65,7 +95,12 @@ class Walk:
             slot = None if piece is None else segment.unpacked(piece, index)
             if slot is not None:
                 self._known(segment, index, slot)
-            elif not self._found_in_place(segment, index, piece != BLANK_SLOT):
+                continue
+            kind = None if piece is None else foreign_type(piece)
+            if kind is not None:
+                why = f"a record of type {kind}, which has no place here"
+                raise Damaged(segment.path, segment.slot_position(index), why)
+            if not self._found_in_place(segment, index, piece != BLANK_SLOT):
                 self._lost()
         index = used
         while self._open_end(end) and index < segment.head.slots:
@@ -99,6 +134,7 @@ class Walk:
         self._take(header, slot.after)
         if slot.context.end > self.context.end:
             self.context = slot.context
+            self.context_at = (segment.path, segment.slot_position(index))
         if header.end > self.commit and segment.entry(header, slot.position, slot.length) is None:
             self.marks.append((header.base, Mark.CORRUPT))
 
@@ -139,21 +175,12 @@ class Walk:
         """The stretch ends at `end`; it is told in pieces, one for each epoch."""
         assert self.hole is not None
         if end > self.hole:
-            for base, upto in self._pieces(self.hole, end):
-                self._unreadable(base, upto - base)
+            self._tell(lost_stretch(self.history, self.hole, end))
         self.at, self.hole = end, None
 
-    def _pieces(self, base: int, end: int | None) -> list[tuple[int, int]]:
-        cuts = {span.first for span in self.history}
-        if end is None:
-            cuts.add(self.commit)
-        starts = [base, *sorted(cut for cut in cuts if cut > base and (end is None or cut < end))]
-        ends = [*starts[1:], end if end is not None else starts[-1]]
-        return list(zip(starts, ends, strict=True))
-
-    def _unreadable(self, base: int, count: int) -> None:
-        self.headers.append(unreadable(epoch_at(self.history, base), base, count))
-        self.marks.append((base, Mark.FAULT))
+    def _tell(self, stretch: list[Header]) -> None:
+        self.headers += stretch
+        self.marks += [(header.base, Mark.FAULT) for header in stretch]
 
     def _close(self, end: int | None) -> None:
         """The end of a segment: nothing may be missing before the next, nor below the commit."""
@@ -170,6 +197,5 @@ class Walk:
         """Tell the open tail, if there is one; how many entries it may have held."""
         if self.hole is None:
             return 0
-        for base, upto in self._pieces(self.hole, None):
-            self._unreadable(base, upto - base)
+        self._tell(lost_tail(self.history, self.hole, self.commit))
         return max(self.lost_slots, 1)
