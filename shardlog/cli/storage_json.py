@@ -47,6 +47,7 @@ def _root(root: Root) -> Json:
         "boundary": checksum(root.boundary),
         "commit": block.commit,
         "cut_to": root.cut_to,
+        "segments_made": root.segments,
         "in_doubt": block.in_doubt,
         "sessions": len(block.sessions),
         "sessions_at": block.sessions_at,

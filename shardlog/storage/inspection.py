@@ -25,9 +25,10 @@ from shardlog.storage.findings import Consequence, Finding, Found
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import HEAD_COPY_BYTES, Context, unpack_head
 from shardlog.storage.movement import flaw
+from shardlog.storage.opening import tail_from
 from shardlog.storage.root import Root
 from shardlog.storage.scan import Bounds, Scan
-from shardlog.storage.segment import SUFFIX, Segment
+from shardlog.storage.segment import SUFFIX, Segment, name_of
 from shardlog.storage.superblock import COPIES, NAME, Copy, SuperblockFile
 
 Listing = list[str]
@@ -251,7 +252,7 @@ class Inspection:
     def _check_order(self, summaries: Sequence[SegmentSummary]) -> None:
         for before, after in pairwise(summaries):
             if after.number != before.number + 1:
-                what = f"segment {before.number + 1} is missing"
+                what = f"segment {before.number + 1}, the one before, is missing"
                 self._tell(after.path, 0, what, Consequence.REPLACE)
         opened = [each for each in summaries if each.segment is not None]
         first = 0 if self.root is None else self.root.first
@@ -259,21 +260,31 @@ class Inspection:
             trimmed = opened.pop(0)
             self._tell(trimmed.path, 0, "everything in it is trimmed", Consequence.REMOVED)
             trimmed.left_over, trimmed.segment = True, None
-        if self.root is not None and opened and opened[0].first > first:
+        if self.root is None:
+            return
+        last = summaries[-1].number if summaries else -1
+        if self.root.cut_to is None and self.root.segments > last + 1:
+            path = f"{self.directory}/{name_of(self.root.lineage, self.root.segments - 1)}"
+            self._tell(path, 0, "it is missing", Consequence.REPLACE)
+        if opened and opened[0].first > first:
             what = f"the segment with offset {first} is missing"
             self._tell(opened[0].path, 0, what, Consequence.REPLACE)
 
     # --- entries ---------------------------------------------------------------------------------
 
     def scan(self, *, bodies: bool) -> Iterator[Found]:
-        """Everything in the log, in order; without `bodies` only slots are read, where they can."""
+        """Everything in the log, in order; without `bodies` only slots are read, where they can.
+
+        What is trimmed, or about to be cut, may still be in the files, but is no part of the log.
+        """
         scan = Scan(self._bounds(), self.findings, bodies)
         items = [(each, each.segment) for each in self.segments if each.segment is not None]
         ends = [segment.first for _, segment in items[1:]]
         for (summary, segment), end in zip(items, [*ends, None], strict=False):
             for found in scan.segment(segment, end):
-                summary.entries += found.header.kind is not Kind.UNKNOWN
-                yield found
+                if scan.bounds.hold(found.header):
+                    summary.entries += found.header.kind is not Kind.UNKNOWN
+                    yield found
             summary.end = scan.at
         yield from scan.finish(self.directory)
         self.context = scan.context
@@ -284,22 +295,25 @@ class Inspection:
         if root is None:
             return Bounds()
         block = root.superblock
-        tail = max(min(block.sessions_at, block.commit), root.first)
         cut_to = OPEN_END if root.cut_to is None else root.cut_to
-        return Bounds(block.history, root.first, root.boundary, block.commit, tail, cut_to)
+        return Bounds(
+            block.history, root.first, root.boundary, block.commit, tail_from(root), cut_to
+        )
 
     def _check_context(self, scan: Scan, segments: Sequence[Segment]) -> None:
         """The latest commit context must agree with the log (rule 17, V2)."""
         end = self.context.end
+        wrong = end == scan.bounds.first and self.context.checksum != scan.bounds.boundary
         if end > scan.at and not scan.doubt:
             what = f"commit context {end} beyond the log's end {scan.at}"
             self._tell(*scan.context_at, what, Consequence.REPLACE)
         holding = [segment for segment in segments if segment.first < end]
-        if not holding or end <= scan.bounds.first:
-            return
-        index = holding[-1].find(end - 1)
-        slot = holding[-1].slot(index) if index >= 0 else None
-        if slot and slot.header.end == end and slot.header.checksum != self.context.checksum:
+        if holding and end > scan.bounds.first:
+            slot = holding[-1].slot(max(holding[-1].find(end - 1), 0))
+            if slot is not None and slot.header.base < end <= slot.header.end:
+                known = (slot.header.end, slot.header.checksum)
+                wrong = known != (end, self.context.checksum)
+        if wrong and self.root is not None:
             what = f"commit context {end} does not match the log"
             self._tell(*scan.context_at, what, Consequence.REPLACE)
 

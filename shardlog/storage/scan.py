@@ -38,6 +38,10 @@ class Bounds:
     tail: int = 0
     cut_to: int = OPEN_END
 
+    def hold(self, header: Header) -> bool:
+        """Whether an entry, or a stretch, is part of the log."""
+        return header.base < self.cut_to and (header.end > self.first or not header.count)
+
 
 @dataclass(frozen=True, slots=True)
 class _Hole:
@@ -211,12 +215,12 @@ class Scan:
         hole = self._hole
         assert hole is not None
         self._hole, self.at = None, end
-        if end <= hole.base:
+        base = max(hole.base, self.bounds.first)
+        if end <= base:
             return
-        what = f"offsets [{hole.base}, {end}) cannot be read: neither slots nor entries"
-        self._tell(hole.base, end, hole.path, hole.position, what, Consequence.REPAIR)
-        epoch = epoch_at(self.bounds.history, hole.base)
-        header = unreadable(epoch, hole.base, end - hole.base)
+        what = f"offsets [{base}, {end}) cannot be read: neither slots nor entries"
+        self._tell(base, end, hole.path, hole.position, what, Consequence.REPAIR)
+        header = unreadable(epoch_at(self.bounds.history, base), base, end - base)
         yield Found(header, Mark.FAULT, hole.path, hole.position, 0)
 
     # --- telling ---------------------------------------------------------------------------------

@@ -57,12 +57,17 @@ def open_store(directory: Path) -> Store:
 
 
 def make(directory: Path, count: int = 20) -> Path:
-    """Segments of eight entries; the superblock knows of no commit, the slots of some."""
+    """Segments of eight entries; the superblock knows of no commit, the slots of some.
+
+    The newest superblock stands in the first two places.
+    """
     store = open_store(directory)
     perform(store, Format(replace(BLOCK, epoch=0, history=())), Promise(BLOCK))
     for at, entry in enumerate(ENTRIES[:count]):
         committed = ENTRIES[at - 2].header.end if at > 2 else 0
         perform(store, WriteEntries((entry,), committed))
+    while store.files.superblocks.sequence % 2 == 0:
+        perform(store, Promise(BLOCK))
     store.files.handles.close()
     return directory
 

@@ -4,6 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+
+from shardlog.cli import exit_codes, storage_tables
+from shardlog.protocol.effects import TrimLog
+from shardlog.storage.checksum import sum_of
+from shardlog.storage.failures import ReadOnlyVolume, StorageFailure
+from shardlog.storage.inspection import Inspection, ReadOnlyFiles
+from shardlog.storage.real_files import RealFiles
+from shardlog.storage.superblock import STRIDE_BYTES
 from storage.replicas import (
     BODY_START,
     ENTRIES,
@@ -19,14 +27,6 @@ from storage.replicas import (
     put,
     run,
 )
-
-from shardlog.cli import exit_codes, storage_tables
-from shardlog.protocol.effects import TrimLog
-from shardlog.storage.checksum import sum_of
-from shardlog.storage.failures import ReadOnlyVolume, StorageFailure
-from shardlog.storage.inspection import Inspection, ReadOnlyFiles
-from shardlog.storage.real_files import RealFiles
-from shardlog.storage.superblock import STRIDE_BYTES
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_inspect_healthy(replica: Path):
     assert ["node", "n1", "#7"] in lines
     assert ["history", "[1@0]"] in lines
     assert ["0", "CHECKPOINT", "0", "0", "0"] in lines
-    assert ["2", str(2 * STRIDE_BYTES), "2", "older"] in lines
+    assert ["2", str(2 * STRIDE_BYTES), "6", "older"] in lines
     assert [FIRST, "0", "15", "8", str(entry_at(8)), "8192", "ok"] in lines
     assert "findings" not in result.stdout
 
@@ -87,8 +87,8 @@ def test_json_fields_are_stable(replica: Path):
     assert set(told) == {
         "boundary", "commit", "commit_context", "cut_to", "directory", "entries", "epoch",
         "findings", "first", "format_version", "history", "in_doubt", "incarnation", "led",
-        "lineage", "node", "records", "segments", "sessions", "sessions_at", "shard", "superblock",
-        "syncing",
+        "lineage", "node", "records", "segments", "segments_made", "sessions", "sessions_at",
+        "shard", "superblock", "syncing",
     }  # fmt: skip
     assert set(told["entries"][0]) == {
         "body_bytes", "checksum", "count", "epoch", "file", "kind", "offset", "parent", "position",

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from shardlog.cli import exit_codes
+from shardlog.protocol.effects import ResetLog
 from shardlog.protocol.effects import WriteSuperblock as Promise
 from shardlog.protocol.log import Mark
 from shardlog.storage.checksum import sum_of
@@ -110,7 +111,9 @@ DAMAGE: list[tuple[Damage, str, int, str, str]] = [
     (cut_short, SECOND, 5000,
      "the file was cut short: it had 8192 bytes", "the replica must be replaced"),
     (lambda at: (at / SECOND).unlink(), THIRD, 0,
-     "segment 1 is missing", "the replica must be replaced"),
+     "segment 1, the one before, is missing", "the replica must be replaced"),
+    (lambda at: (at / THIRD).unlink(), THIRD, 0,
+     "it is missing", "the replica must be replaced"),
     (lambda at: (at / FIRST).unlink(), SECOND, 0,
      "the segment with offset 0 is missing", "the replica must be replaced"),
     (swapped, FIRST, 0, "the file was renamed", "the replica must be replaced"),
@@ -273,7 +276,10 @@ def torn(replica: Path) -> None:
 
 
 def earlier_log(replica: Path) -> None:
-    shutil.copy(replica / FIRST, replica / "00000000-0000000000.segment")
+    """The log was started over, and a crash came before the old one was removed."""
+    data = (replica / FIRST).read_bytes()
+    perform(open_store(replica), ResetLog(50, 7))
+    (replica / FIRST).write_bytes(data)
 
 
 def half_made(replica: Path) -> None:
