@@ -28,7 +28,7 @@ from shardlog.storage.movement import flaw
 from shardlog.storage.opening import tail_from
 from shardlog.storage.root import Root
 from shardlog.storage.scan import Bounds, Scan
-from shardlog.storage.segment import SUFFIX, Segment, name_of
+from shardlog.storage.segment import MAKING, SUFFIX, Segment, name_of, numbers_in
 from shardlog.storage.superblock import COPIES, NAME, Copy, SuperblockFile
 
 Listing = list[str]
@@ -76,15 +76,12 @@ def _is_replica(files: Files, path: str) -> bool:
         names = files.list(path)
     except DiskFailed:
         return False
-    return any(name == NAME or _numbers(name) is not None for name in names)
+    return any(name == NAME or _lineage(name) for name in names)
 
 
-def _numbers(name: str) -> tuple[int, int] | None:
-    """Lineage and number of a segment, from the name of its file."""
-    lineage, dash, number = name.removesuffix(SUFFIX).partition("-")
-    if not name.endswith(SUFFIX) or not dash or not (lineage + number).isdecimal():
-        return None
-    return (int(lineage), int(number)) if lineage and number else None
+def _lineage(name: str) -> int:
+    """That of a segment; 0 for all other files."""
+    return numbers_in(name)[0] if name.endswith(SUFFIX) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +198,17 @@ class Inspection:
 
     def _open_segments(self, names: Sequence[str]) -> list[SegmentSummary]:
         """Those of the log in their order, and what is left over of others."""
-        numbered = {name: numbers for name in names if (numbers := _numbers(name)) is not None}
-        newest = max((lineage for lineage, _ in numbered.values()), default=0)
+        newest = max(map(_lineage, names), default=0)
         lineage = newest if self.root is None else self.root.lineage
         found: list[SegmentSummary] = []
         for name in names:
             path = f"{self.directory}/{name}"
-            if name in numbered and numbered[name][0] == lineage:
-                number = numbered[name][1]
+            if name.endswith(SUFFIX) and _lineage(name) >= lineage:
+                number = numbers_in(name)[1]
                 segment = self._opened(path, lineage, number)
                 found.append(SegmentSummary(path, segment, number))
             elif name.endswith(SUFFIX):
-                self._tell(path, 0, "left over from an earlier log", Consequence.REMOVED)
+                self._tell_left_over(path, lineage)
                 found.append(SegmentSummary(path, left_over=True))
             elif name.startswith(NAME) and name != NAME:
                 self._tell(path, 0, "left over from writing a superblock", Consequence.IGNORED)
@@ -237,6 +233,17 @@ class Inspection:
             return segment
         self._tell(path, 0, what, Consequence.REPLACE)
         return None
+
+    def _tell_left_over(self, path: str, lineage: int) -> None:
+        """Of an earlier log, or of a segment that was not finished; but not a renamed one."""
+        try:
+            head = Segment.open(self.handles, path).head
+        except (Damaged, DiskFailed, WrongFormat):
+            head = None
+        if head is not None and head.lineage == lineage and not path.endswith(MAKING):
+            self._tell(path, 0, "the file was renamed", Consequence.REPLACE)
+        else:
+            self._tell(path, 0, "left over from an earlier log", Consequence.REMOVED)
 
     def _check_heads(self, segment: Segment) -> None:
         with self.handles.use(segment.path) as file:

@@ -18,8 +18,16 @@ from shardlog.protocol.history import OPEN_END, History, epoch_at
 from shardlog.protocol.log import Mark
 from shardlog.storage.failures import DiskFailed
 from shardlog.storage.findings import Consequence, Finding, Found
-from shardlog.storage.layout import BLANK_SLOT, ENTRY_HEADER_BYTES, Context, Slot, unpack_header
+from shardlog.storage.layout import (
+    BLANK_SLOT,
+    ENTRY_HEADER_BYTES,
+    Context,
+    Slot,
+    foreign_type,
+    unpack_header,
+)
 from shardlog.storage.segment import GROUP_BYTES_MAX, Segment
+from shardlog.storage.walk import lost_stretch, lost_tail
 
 _BATCH_SLOTS = 64
 
@@ -107,8 +115,8 @@ class Scan:
         most = max(hole.slots, 1)
         what = f"nothing can be read from offset {hole.base} on: up to {most} entries"
         self._tell(hole.base, OPEN_END, hole.path, hole.position, what, Consequence.REPAIR)
-        header = unreadable(epoch_at(self.bounds.history, hole.base), hole.base, 0)
-        yield Found(header, Mark.FAULT, hole.path, hole.position, 0)
+        for header in lost_tail(self.bounds.history, hole.base, self.bounds.commit):
+            yield Found(header, Mark.FAULT, hole.path, hole.position, 0)
 
     # --- one slot --------------------------------------------------------------------------------
 
@@ -132,6 +140,11 @@ class Scan:
 
     def _slotless(self, segment: Segment, index: int, piece: bytes | None) -> Iterator[Found]:
         """A slot that is bad, or blank in front of others: is its entry where it must stand?"""
+        kind = None if piece is None else foreign_type(piece)
+        if kind is not None:
+            what = f"a record of type {kind}, which has no place here"
+            at = segment.slot_position(index)
+            self._tell(self.at, OPEN_END, segment.path, at, what, Consequence.REPLACE)
         blank = piece == BLANK_SLOT
         known = self._in_place(segment)
         if known is None or (not known[2] and blank and known[0].end > self.bounds.commit):
@@ -220,8 +233,8 @@ class Scan:
             return
         what = f"offsets [{base}, {end}) cannot be read: neither slots nor entries"
         self._tell(base, end, hole.path, hole.position, what, Consequence.REPAIR)
-        header = unreadable(epoch_at(self.bounds.history, base), base, end - base)
-        yield Found(header, Mark.FAULT, hole.path, hole.position, 0)
+        for header in lost_stretch(self.bounds.history, base, end):
+            yield Found(header, Mark.FAULT, hole.path, hole.position, 0)
 
     # --- telling ---------------------------------------------------------------------------------
 

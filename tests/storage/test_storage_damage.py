@@ -15,7 +15,7 @@ from shardlog.protocol.log import Mark
 from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import StorageFailure
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import BLANK_SLOT, SLOT_BYTES, SLOTS_START, pack_header
+from shardlog.storage.layout import BLANK_SLOT, SLOT_BYTES, SLOTS_START, RecordType, pack_header
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.store import Store
 from shardlog.storage.superblock import STRIDE_BYTES, SuperblockFile
@@ -175,6 +175,22 @@ def test_a_slot_below_the_tail_is_not_needed(replica: Path):
     assert "the slot of (1,3) is damaged; its entry is found without it" in (
         run("verify", replica).stdout
     )
+
+
+def test_a_record_that_has_no_place_among_the_slots(replica: Path):
+    data = bytearray((replica / FIRST).read_bytes()[slot_at(3) : slot_at(4)])
+    data[0] = RecordType.FENCED
+    data[-4:] = sum_of(data[:-4]).to_bytes(4, "little")
+    put(replica / FIRST, slot_at(3), bytes(data))
+    what = "a record of type 6, which has no place here; the replica must be replaced"
+    assert f"{FIRST}:{slot_at(3)}: {what}\n" in run("verify", replica).stdout
+
+
+def test_a_renamed_segment_is_no_left_over(replica: Path):
+    (replica / THIRD).rename(replica / THIRD.replace("00000001-", "00000000-"))
+    told = run("verify", replica).stdout
+    assert "the file was renamed; the replica must be replaced" in told
+    assert f"{THIRD}:0: it is missing" in told
 
 
 def test_a_context_that_contradicts_the_log(replica: Path):
