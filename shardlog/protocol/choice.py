@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from shardlog.protocol.entry import EntryId, Member
 from shardlog.protocol.failures import ImpossibleState
@@ -22,6 +23,8 @@ from shardlog.protocol.history import OPEN_END, clip, divergence, epoch_at, last
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import FenceAnswer, Kept, Slot
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
+
+NOBODY_LEADS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +90,17 @@ class Possible:
         return min([self.answer.commit, *later])
 
     def never_had(self, epoch: int, offset: int) -> bool:
-        """Whether this replica positively never held the entry (epoch, offset): a nack."""
+        """Whether this replica positively never held the entry (epoch, offset): a nack.
+
+        A corrupt slot still tells whose it is: it disowns the entries of all other epochs.
+        """
         if offset < self.answer.first:
             return False
         if offset >= self.end:
             return not self.open_tail
         slot = self.slot_at(offset)
         if slot is not None and slot.mark is not Mark.PRESENT:
-            return False
+            return slot.mark is not Mark.FAULT and slot.epoch != epoch
         return self.epoch_at(offset) != epoch
 
 
@@ -110,8 +116,12 @@ def decide(
     *,
     preferred: str | None = None,
     excluded: Iterable[Member] = (),
+    leaders: Mapping[str, int] = NOBODY_LEADS,
 ) -> Decision | Waiting:
-    """Choose over all answers; the leader comes from the last of `ensembles`, the final one."""
+    """Choose over all answers; the leader comes from the last of `ensembles`, the final one.
+
+    `leaders` tells how many shards each node leads already.
+    """
     if not fenced_enough(answers.keys(), ensembles, policy):
         return Waiting(None, "no fencing quorum yet")
     logs = {member: Possible(answer) for member, answer in sorted(answers.items())}
@@ -121,7 +131,7 @@ def decide(
         if isinstance(best, Waiting):
             return best
         kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
-        leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded))
+        leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded), leaders)
         if leader is None:
             return Waiting(None, "no member of the final ensemble can lead yet")
         lacking = _matched(kept, logs[leader])
@@ -182,11 +192,16 @@ def nacked(
 
 
 def _first_without_copy(best: Possible, logs: Iterable[Possible]) -> int | None:
-    """The first offset of the best log that no answer can supply; None if all can be had."""
+    """The first offset of the best log that no answer can supply; None if all can be had.
+
+    What one replica has trimmed nobody needs: it was committed, and given up on purpose.
+    """
+    logs = tuple(logs)
+    trimmed = max(log.answer.first for log in logs)
     for slot in best.slots:
         if slot.mark is Mark.PRESENT:
             continue
-        offset, end = slot.base, slot.end or best.may_end
+        offset, end = max(slot.base, trimmed), slot.end or best.may_end
         while offset < end:
             epoch = best.epoch_at(offset)
             copies = (log.copy_end(epoch, offset) for log in logs)
@@ -219,13 +234,15 @@ def _leader(
     final: Ensemble,
     preferred: str | None,
     excluded: set[Member],
+    leaders: Mapping[str, int],
 ) -> Member | None:
-    """The least work to bring up; preference only breaks ties."""
+    """The least work to bring up; a hand-over, then fewer leaders, only break ties (rule 3)."""
     candidates = [member for member in final if member in logs and not logs[member].answer.syncing]
 
-    def merit(member: Member) -> tuple[bool, int, int, bool]:
+    def merit(member: Member) -> tuple[bool, int, int, bool, int]:
         log = logs[member]
         bad = sum(1 for slot in log.slots if slot.mark is not Mark.PRESENT)
-        return member not in excluded, _matched(kept, log), -bad, member.node == preferred
+        busy = leaders.get(member.node, 0)
+        return member not in excluded, _matched(kept, log), -bad, member.node == preferred, -busy
 
     return max(sorted(candidates), key=merit, default=None)

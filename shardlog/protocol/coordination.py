@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardlog.protocol.effects import Received, Send, Tick
+from shardlog.protocol.failures import Refusal
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard
 
@@ -84,7 +85,14 @@ class Commanded:
     command: Command
 
 
-CoordinatorEvent = Loaded | Swapped | Commanded | Received | Tick
+@dataclass(frozen=True, slots=True)
+class LeadersCounted:
+    """How many shards each node leads.  A coordinator sees one shard; its driver sees them all."""
+
+    leaders: tuple[tuple[str, int], ...]
+
+
+CoordinatorEvent = Loaded | Swapped | Commanded | LeadersCounted | Received | Tick
 
 # --- effects -----------------------------------------------------------------------------------
 
@@ -111,10 +119,11 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The command cannot be done; `reason` is for a person."""
+    """The command cannot be done; `reason` is for a person, `refusal` for a program."""
 
     number: int
     reason: str
+    refusal: Refusal | None = None
 
 
 CoordinatorEffect = Load | CompareAndSwap | Send | Accepted | Rejected
@@ -131,3 +140,4 @@ class CoordinatorLimits:
     change_timeout_ms: int = 6000
     join_timeout_ms: int = 10000
     pause_ms: int = 400
+    write_timeout_ms: int = 2000

@@ -3,6 +3,10 @@
 `step(now_ms, event)` returns effects, as a replica does.  It is driven by levels, not edges: each
 step looks at the record and at what has been heard, and does the next thing that is due.  What
 it writes comes back as `Swapped`; a write that lost its race brings the record that won.
+
+An answer of the metadata store may be late, or never come.  After a while the coordinator waits no
+longer for it, and reads the record before it does anything else.  If its write stood the record
+shows it; whose write that was it does not ask, so an election is started over (rule 1).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from shardlog.protocol.coordination import (
     Commanded,
     CoordinatorEffect,
     CoordinatorEvent,
+    LeadersCounted,
     Loaded,
     Swapped,
 )
@@ -41,7 +46,7 @@ class Coordinator(CoordinatorState):
     __slots__ = ()
 
     def step(self, now_ms: int, event: CoordinatorEvent) -> list[CoordinatorEffect]:
-        self.now_ms = now_ms
+        self.read_clock(now_ms)
         self.out = []
         if isinstance(event, Tick):
             self._tick()
@@ -49,19 +54,24 @@ class Coordinator(CoordinatorState):
             if self.record is not None and event.envelope.shard == self.shard:
                 self._receive(event.envelope, self.record)
         elif isinstance(event, Loaded):
-            if event.version > self.version and not self.writing:
-                self._adopt(event.version, event.shard)
+            self._learn(event.version, event.shard)
         elif isinstance(event, Swapped):
             self._swapped(event)
         elif isinstance(event, Commanded):
             self._obey(event)
+        elif isinstance(event, LeadersCounted):
+            self.leaders = dict(event.leaders)
         out, self.out = self.out, []
         return out
 
     def _tick(self) -> None:
         if self.version < 0:
             self.load()
-        elif self.record is not None and not self.writing and not self.record.halted:
+        elif self.writing:
+            if self.now_ms - self.wrote_ms >= self.limits.write_timeout_ms:
+                self.doubt_write()
+                self.reject("the metadata did not answer: it may be done, or not")
+        elif self.record is not None and not self.record.halted:
             self._drive(self.record)
 
     def _drive(self, record: Shard) -> None:
@@ -117,8 +127,24 @@ class Coordinator(CoordinatorState):
         elif isinstance(message, Destroyed):
             tending.destroyed(self, record, envelope, message)
 
+    def _learn(self, version: int, shard: Shard | None) -> None:
+        """News of the record; while a write is in flight its answer will tell."""
+        if self.writing and self.wanted is not None:
+            return
+        self.wait_no_longer()
+        if version > self.version:
+            self._adopt(version, shard)
+
     def _swapped(self, event: Swapped) -> None:
-        self.writing = False
+        """The answer to our write, or a late one to an earlier write: that is only news.
+
+        Who takes one for the other would drive an election that is not its own.
+        """
+        newer = self.writing and event.version > self.version
+        if not newer or (event.done and event.shard != self.wanted):
+            self._learn(event.version, event.shard)
+            return
+        self.wait_no_longer()
         if not event.done:
             self.reject("the shard changed meanwhile")
             self._adopt(event.version, event.shard)

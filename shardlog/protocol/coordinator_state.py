@@ -22,6 +22,7 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.effects import Send
 from shardlog.protocol.entry import Member
+from shardlog.protocol.failures import Refusal
 from shardlog.protocol.messages import BecomeLeader, Envelope, FenceAnswer, Message, Snapshot
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.suspicion import Seen
@@ -64,6 +65,7 @@ class CoordinatorState:
         "healthy_ms",
         "installed",
         "intent",
+        "leaders",
         "limits",
         "lost",
         "name",
@@ -74,25 +76,35 @@ class CoordinatorState:
         "record",
         "seen",
         "sent_ms",
+        "set_back_ms",
         "shard",
         "snapshot",
         "target",
         "version",
+        "wanted",
         "writing",
+        "wrote_ms",
     )
 
     def __init__(self, name: str, shard: str, limits: CoordinatorLimits) -> None:
         self.name = name
         self.shard = shard
         self.limits = limits
+        # Our own time, which never goes back, and by how much the clock has been set back.
         self.now_ms = 0
+        self.set_back_ms = 0
         self.out: list[CoordinatorEffect] = []
         # The record as last read or written; version 0 means that none was seen yet.
         self.version = -1
         self.record: Shard | None = None
-        # At most one write is in flight.
+        # At most one write is waited for, since `wrote_ms`; `wanted` is what it would make stand,
+        # and None once its answer is no longer expected: then the record is being read again.
         self.writing = False
+        self.wanted: Shard | None = None
+        self.wrote_ms = -1
         self.intent = Intent.OTHER
+        # How many shards each node leads, as far as the driver knows: it sees more than one.
+        self.leaders: dict[str, int] = {}
         self.command: Commanded | None = None
         self.forget()
         self.excluded: tuple[Member, ...] = ()
@@ -115,14 +127,34 @@ class CoordinatorState:
         self.polled_ms = -1
         self.sent_ms = -1
 
+    def read_clock(self, clock_ms: int) -> None:
+        """As a replica does: a clock that is set back must not stop everything."""
+        if clock_ms + self.set_back_ms < self.now_ms:
+            self.set_back_ms = self.now_ms - clock_ms
+        self.now_ms = clock_ms + self.set_back_ms
+
     def load(self) -> None:
         self.out.append(Load())
 
     def write(self, shard: Shard, intent: Intent = Intent.OTHER) -> None:
         """Write before acting, and only on top of what was read."""
         self.writing = True
+        self.wanted = shard
+        self.wrote_ms = self.now_ms
         self.intent = intent
         self.out.append(CompareAndSwap(self.version, shard))
+
+    def doubt_write(self) -> None:
+        """No answer: read the record, again and again, before anything else is done."""
+        self.wanted = None
+        self.wrote_ms = self.now_ms
+        self.load()
+
+    def wait_no_longer(self) -> None:
+        """It is known what stands."""
+        self.writing = False
+        self.wanted = None
+        self.wrote_ms = -1
 
     def send(self, member: Member, message: Message) -> None:
         self.out.append(
@@ -134,9 +166,9 @@ class CoordinatorState:
             self.out.append(Accepted(self.command.number))
             self.command = None
 
-    def reject(self, reason: str) -> None:
+    def reject(self, reason: str, refusal: Refusal | None = None) -> None:
         if self.command:
-            self.out.append(Rejected(self.command.number, reason))
+            self.out.append(Rejected(self.command.number, reason, refusal))
             self.command = None
 
     def due_again(self) -> bool:

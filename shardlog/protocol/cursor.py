@@ -23,6 +23,7 @@ class Cursor:
         "at",
         "beat",
         "cut",
+        "gap",
         "heard_ms",
         "lost",
         "member",
@@ -49,6 +50,8 @@ class Cursor:
         self.at = 0
         self.next = 0
         """The next offset to send: acked ≤ next ≤ the log's end."""
+        self.gap = -1
+        """The last gap that was told and filled at once."""
         self.sent_ms = 0
         self.heard_ms = 0
         self.beat = 0
@@ -59,6 +62,7 @@ class Cursor:
         """The epoch or the follower changed: announce again before anything else is sent."""
         self.announced = False
         self.cut = cut
+        self.gap = -1
         self.sent_ms = -1
 
     def confirm(self, acked: int, at: int, now_ms: int, resend_ms: int) -> None:
@@ -74,6 +78,17 @@ class Cursor:
             self.next = at
             self.sent_ms = now_ms
         self.next = max(self.next, at, self.acked)
+
+    def rewind(self, expected: int) -> bool:
+        """The follower lacks what begins at `expected`: whether to send it again at once.
+
+        Every message behind a gap tells of it, and each would be answered with all of them: the
+        first is, and if that does not help the follower's next sign of life will bring it about.
+        """
+        if expected == self.gap or not self.acked <= expected < self.next:
+            return False
+        self.gap = self.next = self.at = expected
+        return True
 
     def note_promise(self, beat: int) -> None:
         if self.acked > self.promised:

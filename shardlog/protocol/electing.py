@@ -93,6 +93,7 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
         record.quorum,
         preferred=record.preferred,
         excluded=c.excluded,
+        leaders=c.leaders,
     )
     if isinstance(decision, choice.Waiting):
         election.waiting = f"{decision.reason} {decision.entry or ''}".strip()

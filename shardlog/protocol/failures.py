@@ -130,6 +130,15 @@ class Illegal(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
+class UnsafeQuorum(Refusal):
+    """A replication and a fencing quorum of this ensemble need not meet (rule 6)."""
+
+    size: int
+    replication: int
+    fencing: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionUnknown(Refusal):
     """The session was evicted, or never registered: register again."""
 

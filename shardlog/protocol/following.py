@@ -17,7 +17,7 @@ from shardlog.protocol.effects import (
     TruncateLog,
     WriteEntries,
 )
-from shardlog.protocol.entry import Entry, Header, Member
+from shardlog.protocol.entry import Entry, Header, Kind, Member
 from shardlog.protocol.failures import (
     BelowCommit,
     DivergenceMismatch,
@@ -85,12 +85,7 @@ def refusal_to_follow(r: ReplicaState, message: Announce, cut: int) -> Refusal |
 
 def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None:
     """Truncate durably, adopt the history; entries come later (rule 2)."""
-    if cut < r.log.may_end:
-        r.log.truncate(cut)
-        r.durable_end = min(r.durable_end, cut)
-        r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base < cut]
-        r.emit(TruncateLog(cut))
-        r.emit(Barrier())
+    _cut(r, cut)
     answering.dismiss(r)
     r.epoch = message.epoch
     r.history = message.history
@@ -102,6 +97,16 @@ def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None
     close_tail(r)
     r.persist()
     r.sync(Due.FOLLOWING, end=r.log.end)
+
+
+def _cut(r: ReplicaState, cut: int) -> None:
+    """Drop what parts from the history that is about to be adopted."""
+    if cut < r.log.may_end:
+        r.log.truncate(cut)
+        r.durable_end = min(r.durable_end, cut)
+        r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base < cut]
+        r.emit(TruncateLog(cut))
+        r.emit(Barrier())
 
 
 def close_tail(r: ReplicaState) -> None:
@@ -269,8 +274,12 @@ def offered(r: ReplicaState, envelope: Envelope, message: SnapshotOffer) -> None
 
 
 def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> None:
-    """A new node starts from the leader's snapshot; `repairing` fetches it."""
+    """A new node starts from the leader's snapshot; `repairing` fetches it.
+
+    It may have got part of another leader's snapshot before: only the common prefix is kept.
+    """
     snapshot = message.snapshot
+    cut = divergence(r.history, r.log.may_end, snapshot.history, OPEN_END)
     if message.epoch < r.epoch:
         r.refuse(envelope, StaleEpoch(r.epoch))
     elif r.role is Role.LEADER:
@@ -280,7 +289,10 @@ def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> No
         r.answer(envelope, SnapshotInstalled(message.epoch, r.log.end))
     elif not snapshot.end:
         r.answer(envelope, SnapshotInstalled(message.epoch, 0))
+    elif cut < r.commit:
+        r.refuse(envelope, BelowCommit(r.commit))
     else:
+        _cut(r, cut)
         r.epoch = message.epoch
         _begin_sync(r, snapshot)
         r.history = snapshot.history
@@ -313,7 +325,7 @@ def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
 def _finish_sync(r: ReplicaState) -> bool:
     """Once everything has arrived and is durable, the commit context follows, last (V8)."""
     snapshot = r.syncing
-    if snapshot is None or r.durable_end < snapshot.end:
+    if snapshot is None or r.durable_end < snapshot.end or not _whole(r, snapshot):
         return False
     if r.log.checksum_before(snapshot.end) != snapshot.head:
         raise ImpossibleState(f"what was synced up to {snapshot.end} is not the snapshot")
@@ -322,6 +334,14 @@ def _finish_sync(r: ReplicaState) -> bool:
     r.persist()
     r.sync(Due.FOLLOWING if r.role in FOLLOWING else Due.INSTALLED, end=r.log.end)
     return True
+
+
+def _whole(r: ReplicaState, snapshot: Snapshot) -> bool:
+    """What was fetched may have decayed meanwhile; a follower's leader sees to all but the head."""
+    if r.role is Role.FENCED:
+        return not any(snapshot.first <= base < snapshot.end for base in r.log.marks)
+    last = r.log.covering(snapshot.end - 1)
+    return last is None or last.kind is not Kind.UNKNOWN
 
 
 def _take_table(r: ReplicaState, snapshot: Snapshot) -> None:

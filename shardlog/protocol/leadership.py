@@ -52,6 +52,7 @@ class Leadership:
         "tenure_first",
         "tip",
         "tries",
+        "trimmed",
         "waiters",
     )
 
@@ -76,6 +77,8 @@ class Leadership:
         # The reconfiguration in progress; covered only if there is one.
         self.change: Reconfiguration | None = None
         self.covered = False
+        # The highest first offset that a follower told: trimmed there, so we may as well.
+        self.trimmed = 0
         self.waiters: dict[int, list[Waiter]] = {}
         self.reads: list[PendingRead] = []
         self.beat = 0

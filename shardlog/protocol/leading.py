@@ -192,6 +192,7 @@ def add_cursor(
     cursor = lead.cursors.setdefault(answer.member, Cursor(answer.member, standby))
     if cursor.lost:
         return LostDisk(answer.member, cursor.promised)
+    lead.trimmed = max(lead.trimmed, answer.first)
     cursor.unannounce(cut)
     cursor.acked = min(cursor.acked, answer.may_end)
     wiped = plan.plan is Plan.WIPE or answer.syncing
@@ -248,8 +249,7 @@ def refused(r: ReplicaState, envelope: Envelope, message: Refused) -> None:
     elif cursor is None or message.epoch > r.epoch:
         return
     elif isinstance(refusal, OffsetGap) and cursor.announced:
-        if cursor.acked <= refusal.expected < cursor.next:
-            cursor.next = cursor.at = refusal.expected
+        if cursor.rewind(refusal.expected):
             replicate(r, lead, cursor)
     elif isinstance(refusal, DivergenceMismatch) and _unannounced(r, cursor, message):
         # It is not what we took it for: forget it, and let the coordinator fence it again.
@@ -282,7 +282,7 @@ def append(
 ) -> Header:
     """Write at the end of the log; the caller asks for the sync."""
     log = r.log
-    timestamp_ms = max(r.now_ms, log.headers[-1].timestamp_ms if log.headers else 0)
+    timestamp_ms = max(r.clock_ms, log.headers[-1].timestamp_ms if log.headers else 0)
     header = sealed(
         r.seal,
         r.epoch,
@@ -375,6 +375,8 @@ def advance(r: ReplicaState, lead: Leadership) -> None:
     if end > before:
         r.advance_commit(min(end, r.log.end))
         answering.answer_committed(r, lead, before)
+        if lead.trimmed > r.log.first:
+            trim_to(r, lead.trimmed)
     answering.answer_reads(r, lead)
 
 
@@ -430,11 +432,19 @@ def offer_snapshot(r: ReplicaState, envelope: Envelope, message: SnapshotRequest
 
 
 def trim(r: ReplicaState, envelope: Envelope, message: Trim) -> None:
-    """Up to an entry boundary at or below `first`, and below what is applied."""
     if r.lead is None or not r.lead.serving or message.epoch != r.epoch:
         r.refuse(envelope, not_leading(r, message.epoch))
-        return
-    wanted = min(message.first, r.sessions.applied, r.durable_end)
+    else:
+        trim_to(r, message.first)
+
+
+def trim_to(r: ReplicaState, first: int) -> None:
+    """Up to an entry boundary at or below `first`, and below what is applied.
+
+    The last entry stays: its timestamp is the one that the next must not fall below (T10).
+    """
+    last = r.log.headers[-1].base if r.log.headers else r.log.first
+    wanted = min(first, r.sessions.applied, r.durable_end, last)
     bases = [header.base for header in r.log.between(r.log.first, wanted + 1)]
     first = wanted if r.log.is_boundary(wanted) else max(bases, default=r.log.first)
     if first > r.log.first:

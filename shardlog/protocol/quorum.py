@@ -40,6 +40,12 @@ class QuorumPolicy:
     replication: int | None = None
     fencing: int | None = None
 
+    def chosen(self, size: int) -> tuple[int, int]:
+        """Replication and fencing as the user wants them, safe or not."""
+        majority = size // 2 + 1
+        replication = majority if self.replication is None else self.replication
+        return replication, majority if self.fencing is None else self.fencing
+
     def of(self, size: int) -> Quorum:
         majority = size // 2 + 1
         replication = min(self.replication or majority, size)

@@ -23,6 +23,7 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.coordinator_state import CoordinatorState, changed
 from shardlog.protocol.entry import Member
+from shardlog.protocol.failures import UnsafeQuorum
 from shardlog.protocol.messages import (
     Commit,
     Committed,
@@ -68,15 +69,19 @@ def obey(c: CoordinatorState, command: Command) -> None:
 
 
 def _create(c: CoordinatorState, record: Shard | None, command: CreateShard) -> None:
+    """A number that is not given is a majority; nothing is bent here (rule 6)."""
     size = len(command.nodes)
-    quorum = command.quorum.of(size) if size else None
-    chosen = (command.quorum.replication, command.quorum.fencing)
+    replication, fencing = command.quorum.chosen(size)
     if record is not None:
         c.reject("the shard exists")
-    elif quorum is None or len(set(command.nodes)) != size:
+    elif not size or len(set(command.nodes)) != size:
         c.reject("an ensemble is one or more different nodes")
-    elif None not in chosen and not is_safe(size, *(each or 0 for each in chosen)):
-        c.reject(f"replication + fencing must be more than {size}, each at most {size}")
+    elif not is_safe(size, replication, fencing):
+        c.reject(
+            f"replication {replication} + fencing {fencing} must be more than {size}, "
+            f"each from 1 to {size}",
+            UnsafeQuorum(size, replication, fencing),
+        )
     else:
         members = tuple(Member(node, 0) for node in command.nodes)
         c.write(Shard(c.shard, Status.CREATING, 0, None, members, command.quorum))
@@ -281,10 +286,14 @@ def _promote_standby(c: CoordinatorState, record: Shard, joining: Joining) -> No
 
 
 def _successor(c: CoordinatorState, record: Shard) -> Member | None:
-    """The member that is closest behind the leader."""
+    """The member that is closest behind the leader; among equals one that leads little else."""
     cursors = [cursor_of(c, record, member) for member in record.ensemble]
     known = [each for each in cursors if each and not each.lost]
-    best = max(known, key=lambda each: (each.acked, each.member), default=None)
+
+    def merit(each: CursorStatus) -> tuple[int, int, Member]:
+        return each.acked, -c.leaders.get(each.member.node, 0), each.member
+
+    best = max(known, key=merit, default=None)
     return best.member if best else None
 
 

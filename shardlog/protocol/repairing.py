@@ -79,8 +79,11 @@ def tick(r: ReplicaState) -> None:
         return
     if r.lead is not None:
         _lead_whole(r)
-    elif r.role is Role.FENCED and r.syncing is not None and r.log.end < r.syncing.end:
-        _ask(r, r.syncing.source, r.log.end, r.syncing.end)
+    elif r.role is Role.FENCED and r.syncing is not None:
+        bad = next(r.log.bad(r.syncing.first), None)
+        start = r.log.end if bad is None else bad.base
+        if start < r.syncing.end:
+            _ask(r, r.syncing.source, start, r.syncing.end)
     elif r.role in following.FOLLOWING and r.log.marks and r.leader:
         bad = next(r.log.bad())
         _ask(r, r.leader, bad.base, max(bad.end, bad.base + 1))

@@ -148,8 +148,8 @@ class Replica(ReplicaState):
         return self
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
-        """One event in, ordered effects out."""
-        self.now_ms = now_ms
+        """One event in, ordered effects out.  The clock may have been set, either way."""
+        self.read_clock(now_ms)
         self.out = []
         if isinstance(event, Received):
             self._receive(event)

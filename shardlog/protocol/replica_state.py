@@ -103,6 +103,7 @@ class ReplicaState:
         "role",
         "seal",
         "sessions",
+        "set_back_ms",
         "shard",
         "syncing",
         "tail_until",
@@ -114,7 +115,9 @@ class ReplicaState:
         self.node = node
         self.limits = limits
         self.seal = seal
+        # Our own time, which never goes back: the clock, and by how much that has been set back.
         self.now_ms = 0
+        self.set_back_ms = 0
         self.out: list[Effect] = []
         self.token = 0
         self.promises: list[Promise] = []
@@ -149,6 +152,17 @@ class ReplicaState:
         self.fetched_ms = -1
         # Set exactly while the role is LEADER.
         self.lead: Leadership | None = None
+
+    def read_clock(self, clock_ms: int) -> None:
+        """A clock that is set back must not stop everything until it has caught up (T10)."""
+        if clock_ms + self.set_back_ms < self.now_ms:
+            self.set_back_ms = self.now_ms - clock_ms
+        self.now_ms = clock_ms + self.set_back_ms
+
+    @property
+    def clock_ms(self) -> int:
+        """The clock as last read, for timestamps."""
+        return self.now_ms - self.set_back_ms
 
     @property
     def member(self) -> Member:

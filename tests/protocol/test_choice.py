@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -75,6 +75,22 @@ def test_N3_a_laggard_whose_epoch_was_raised_is_not_chosen():
     told = answers(a=[1, 1, 2], b=laggard.answer())
     assert told[B].epoch > told[A].epoch
     assert chosen(told).leader == A
+
+
+def test_N3_among_equals_the_one_that_leads_least_is_chosen():
+    told = answers(a=[1, 2], b=[1, 2], c=[1, 2])
+    assert chosen(told, leaders={"a": 4, "b": 2, "c": 3}).leader == B
+    assert chosen(told, leaders={"b": 1, "c": 1}).leader == A
+
+
+def test_N3_a_hand_over_goes_before_fewer_leaders():
+    told = answers(a=[1, 2], b=[1, 2], c=[1, 2])
+    assert chosen(told, preferred="c", leaders={"c": 9}).leader == C
+
+
+def test_N3_no_preference_makes_a_laggard_lead():
+    told = answers(a=[1, 1, 2], b=[1, 1], c=[1, 1])
+    assert chosen(told, preferred="b", leaders={"a": 9}).leader == A
 
 
 def test_N2_an_epoch_without_entries_gives_no_rank():
@@ -210,7 +226,8 @@ def test_T2_what_was_trimmed_is_not_a_nack():
     trimmed = FenceAnswer(**{**fields(answer(C, [1, 1, 1], commit=3)), "first": 3, "slots": ()})
     bad = {1: Mark.CORRUPT}
     told = answers(a=answer(A, [1, 1, 1], bad=bad), c=trimmed)
-    assert isinstance(decide(told, (ABC,), MAJORITY), Waiting)
+    decision = chosen(told)
+    assert (decision.kept.end, decision.leader) == (3, C), "nor is anybody waited for"
 
 
 def test_T2_what_somebody_knows_to_be_committed_is_never_cut():
@@ -280,6 +297,31 @@ class Story:
             if last.epoch == epoch and self.enough("replication", holders):
                 self.committed = log[:length]
                 return
+
+
+def test_T2_what_one_replica_has_trimmed_holds_up_no_election():
+    """Damaged here and trimmed there: it was committed once, and given up on purpose."""
+    whole = answer(A, [1, 1, 1, 2], commit=3, bad={0: Mark.CORRUPT})
+    trimmed = replace(answer(B, [1, 1, 1], commit=3), first=2)
+    assert chosen(answers(a=whole, b=trimmed)).leader == A
+    needed = answer(A, [1, 1, 1, 2], commit=3, bad={2: Mark.CORRUPT})
+    short = replace(answer(B, [1, 1], commit=2), first=2)
+    told = answers(a=needed, b=short)
+    assert decide(told, (ABC,), MAJORITY) == Waiting(EntryId(1, 2), "no valid copy has answered")
+
+
+def test_T2_a_corrupt_slot_disowns_what_is_not_its_own():
+    """Two entries of different epochs at one offset, both damaged: neither can be committed."""
+    ab, both = (A, B), QuorumPolicy(2, 1)
+    told = {
+        A: answer(A, [1, 3], bad={1: Mark.CORRUPT}),
+        B: answer(B, [1, 2], bad={1: Mark.CORRUPT}),
+    }
+    assert chosen(told, (ab,), both).kept.end == 1
+    told[B] = answer(B, [1, 2], bad={1: Mark.FAULT})
+    assert decide(told, (ab,), both) == Waiting(EntryId(3, 1), "no valid copy has answered")
+    told[B] = answer(B, [1, 3], bad={1: Mark.CORRUPT})
+    assert decide(told, (ab,), both) == Waiting(EntryId(3, 1), "no valid copy has answered")
 
 
 ENSEMBLES = [

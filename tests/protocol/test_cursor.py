@@ -155,3 +155,18 @@ def test_T5_the_highest_ack_is_a_promise_with_the_beat_that_it_came_after():
     cursor.confirm(2, 2, 0, RESEND_MS)
     cursor.note_promise(beat=8)
     assert (cursor.promised, cursor.promised_beat) == (3, 7)
+
+
+def test_N7_a_gap_that_many_messages_tell_of_is_filled_once():
+    """Each of them answered with all that is missing would make more of them, without end."""
+    cursor = Cursor(Member("b", 1), standby=False)
+    cursor.confirm(2, 2, now_ms=0, resend_ms=150)
+    cursor.next = 9
+    assert cursor.rewind(4)
+    assert cursor.next == 4
+    cursor.next = 9
+    assert not cursor.rewind(4)
+    assert cursor.rewind(6)
+    assert not cursor.rewind(1), "it has acknowledged that"
+    cursor.confirm(2, 4, now_ms=200, resend_ms=150)
+    assert cursor.next == 4, "after a while it is sent again all the same"

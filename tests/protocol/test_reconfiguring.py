@@ -16,6 +16,7 @@ from shardlog.protocol.coordination import (
     Swap,
     TrimShard,
 )
+from shardlog.protocol.failures import UnsafeQuorum
 from shardlog.protocol.messages import (
     Appended,
     BecameLeader,
@@ -352,6 +353,31 @@ def test_T9_an_unsafe_choice_is_refused_at_admission(nodes, policy):
     cluster.run(TICK_MS)
     rejected(cluster, CreateShard(nodes, policy))
     assert cluster.store.record is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [
+        (QuorumPolicy(4, None), UnsafeQuorum(3, 4, 2)),
+        (QuorumPolicy(1, None), UnsafeQuorum(3, 1, 2)),
+        (QuorumPolicy(None, 1), UnsafeQuorum(3, 2, 1)),
+        (QuorumPolicy(0, None), UnsafeQuorum(3, 0, 2)),
+        (QuorumPolicy(None, 4), UnsafeQuorum(3, 2, 4)),
+    ],
+)
+def test_T9_half_a_choice_is_not_bent_but_refused(policy, found):
+    cluster = Cluster(operators=["op"])
+    cluster.run(TICK_MS)
+    answer = cluster.command(CreateShard(("a", "b", "c"), policy))
+    assert isinstance(answer, Rejected)
+    assert answer.refusal == found
+    assert cluster.store.record is None
+
+
+@pytest.mark.parametrize("policy", [QuorumPolicy(3, None), QuorumPolicy(None, 3), QuorumPolicy(2)])
+def test_T9_half_a_choice_that_meets_the_majority_is_taken(policy):
+    cluster = Cluster(operators=["op"], policy=policy)
+    assert cluster.bring_up().replica.lead
 
 
 def test_O6_abort_takes_a_prepare_back_and_not_a_commit():
