@@ -68,12 +68,15 @@ class Narrator(Observer):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction; `*` is anyone."""
+    """One direction; `*` is anyone.  With a `kind`, only messages of that type."""
 
     src: str
     dst: str
+    kind: str = ""
 
     def carries(self, envelope: Envelope) -> bool:
+        if self.kind and self.kind != type(envelope.message).__name__:
+            return False
         return self.src in ("*", envelope.src) and self.dst in ("*", envelope.dst)
 
 

@@ -243,13 +243,15 @@ class Director:
         self.stage.spread_news()
         self.stage.settle()
 
-    def cut(self, links: str) -> None:
-        self.stage.cuts += self._links(links)
-        self.stage.drop(self._links(links))
+    def cut(self, links: str, kind: str) -> None:
+        """All that is sent there is lost, or all of one kind."""
+        self.stage.cuts += [replace(link, kind=kind) for link in self._links(links)]
+        self.stage.drop(self._links(links), kind)
 
     def mend(self, links: str) -> None:
         gone = self._links(links) if links else tuple(self.stage.cuts)
-        self.stage.cuts = [link for link in self.stage.cuts if link not in gone]
+        cuts = self.stage.cuts
+        self.stage.cuts = [each for each in cuts if replace(each, kind="") not in gone and links]
 
     def _links(self, text: str) -> tuple[Link, ...]:
         """`A->B`, both ways `A<->B`, several with blanks between; nothing means all."""
@@ -410,7 +412,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (f"drop(?: {LINKS})?(?: ([A-Z]\\w+))?", Director.drop),
     (f"hold {LINKS}", Director.hold),
     (f"release(?: {LINKS})?", Director.release),
-    (f"cut {LINKS}", Director.cut),
+    (f"cut {LINKS}(?: ([A-Z]\\w+))?", Director.cut),
     (f"mend(?: {LINKS})?", Director.mend),
     (r"in flight", Director.flying),
     (r"tick (\d+)", Director.tick),
