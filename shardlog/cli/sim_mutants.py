@@ -33,11 +33,9 @@ def mutants(
         raise click.UsageError(f"no mutant is called {unknown[0]}: see --list")
     if list_only:
         for mutant in MUTANTS.values():
-            masked = " (masked)" if mutant.masked else ""
-            click.echo(f"{mutant.name:26} {' '.join(mutant.ids):8} {mutant.summary}{masked}")
+            click.echo(f"{mutant.name:26} {' '.join(mutant.ids):8} {mutant.summary}")
         return
-    gate = [mutant.name for mutant in MUTANTS.values() if not mutant.masked]
-    verdicts = try_all(list(names) or gate, seeds, jobs, _report)
+    verdicts = try_all(list(names) or list(MUTANTS), seeds, jobs, _report)
     survived = [verdict.name for verdict in verdicts if not verdict.caught]
     click.echo(f"{len(verdicts) - len(survived)} of {len(verdicts)} mutants caught")
     if survived:

@@ -4,6 +4,9 @@ Random faults seldom meet the few milliseconds in which a protocol is open to th
 watches the record and strikes there: it leaves a new leader alone with one follower or none and
 then kills it, keeps some members from hearing of an election, kills the leader or the coordinator
 between the phases of a reconfiguration.  That is how trace number one comes about by chance.
+
+None of them is a story: each is one thing that happens to a cluster at a bad moment, and what
+comes of several in a row is left to chance.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.entry import Member
-from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.messages import Reconfiguration
+from shardlog.protocol.shard import Phase, Shard, Status
 
 if TYPE_CHECKING:
     from shardlog.sim.node import Node
@@ -21,45 +25,46 @@ Links = list[tuple[str, str]]
 
 
 class Ambush:
-    """Strikes with the probability `options.ambush` at every change of the record."""
+    """Strikes with the probability `chance` at every change of the record."""
 
-    __slots__ = ("epoch", "random", "world")
+    __slots__ = ("chance", "epoch", "random", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
+        self.chance = 0.0 if world.options.calm_ms else world.options.ambush
         # The highest epoch in which something has been committed.
         self.epoch = 0
 
     def committed(self, node: Node) -> None:
-        """A leader's first commit in its epoch: it dies at that very moment."""
+        """A leader commits, for the first time in its epoch say: it dies at that very moment."""
         replica = node.replica
-        if replica.epoch <= self.epoch or replica.lead is None:
+        if replica.lead is None or not self.world.adversary.active:
             return
-        self.epoch = replica.epoch
-        options = self.world.options
-        if self.world.adversary.active and self.random.random() < options.ambush / 2:
-            self._tell(f"{node.name} dies at its first commit in epoch {self.epoch}")
+        chance = self.chance / (2 if replica.epoch > self.epoch else 60)
+        self.epoch = max(self.epoch, replica.epoch)
+        if chance and self.random.random() < chance:
+            self._tell(f"{node.name} dies at a commit in epoch {replica.epoch}")
             node.doom = self.random.choice((0, 0, 1, 2))
 
     def stored(self, before: Shard | None, record: Shard) -> None:
-        chance = self.world.options.ambush
+        chance = self.chance
         if not chance or not self.world.adversary.active or self.random.random() >= chance:
             return
         if record.status is Status.ELECTION:
             self.random.choice((self._muffle, self._hush))(record)
-        elif record.phase is not None:
+        elif record.phase is Phase.COMMIT or (record.phase and self.random.random() < 0.4):
             self._strike_change(record)
+        elif record.phase is not None:
+            return  # most changes should get as far as COMMIT
         elif record.status is not Status.STEADY or record.leader is None:
             return
         elif before is not None and before.change is not None:
             self._kill_soon(record.leader, 5)
-        elif record.joining is not None:
+        elif record.joining is not None and self.random.random() < 0.6:
             self._starve(record, record.leader, record.joining.old)
-        elif self.random.random() < 0.5:
-            self._strand(record.leader)
         else:
-            self._isolate(record.leader)
+            self.random.choice((self._strand, self._isolate, self._thin_out))(record.leader)
 
     def _tell(self, text: str) -> None:
         self.world.statistics.faults += 1
@@ -115,6 +120,30 @@ class Ambush:
         ]
         self._tell(f"{leader.node} stranded")
         self._cut(links, self.random.randint(500_000, 3_000_000))
+
+    def _thin_out(self, leader: Member) -> None:
+        """The leader is heard by all, and its entries reach nobody."""
+        links = [(leader.node, name) for name in self.world.node_names if name != leader.node]
+        self._tell(f"no entries from {leader.node}")
+        self.world.network.make_thin(links)
+        length_us = self.random.randint(500_000, 4_000_000)
+        self.world.scheduler.after(length_us, self.world.network.widen, links)
+
+    def _part(self, record: Shard, leader: Member, change: Reconfiguration) -> None:
+        """Those that stay are split from those that come and go; the leader hears no operator."""
+        moving = [member for member in (change.old, change.new) if member is not None]
+        staying = [member for member in record.ensemble if member != change.old]
+        self._tell(f"{' '.join(member.node for member in moving)} split from the rest")
+        links = [
+            link
+            for one in staying
+            for other in moving
+            for link in ((one.node, other.node), (other.node, one.node))
+        ]
+        self._cut(links, self.random.randint(500_000, 3_000_000))
+        untold = [(operator, leader.node) for operator in self.world.operator_names]
+        self._cut(untold, self.random.randint(20_000, 800_000))
+        self._kill_soon(leader, self.random.choice((50, 300)))
 
     def _starve(self, record: Shard, leader: Member, old: Member | None) -> None:
         """While a new node catches up, the members that stay fall behind the one that leaves."""
@@ -175,7 +204,8 @@ class Ambush:
 
     def _strike_change(self, record: Shard) -> None:
         """Between the phases: the leader, or whoever drives the change, or some links."""
-        shape = self.random.choice(("leader", "operators", "isolate", "isolate", "both"))
+        shapes = ("leader", "operators", "isolate", "isolate", "both", "part", "part")
+        shape = self.random.choice(shapes)
         leader, change = record.leader, record.change
         if leader is None or change is None:
             return
@@ -183,6 +213,8 @@ class Ambush:
             self._kill_soon(leader)
         if shape == "isolate":
             self._outrun(leader, change.old)
+        if shape == "part":
+            self._part(record, leader, change)
         if shape in ("operators", "both"):
             for operator in self.world.operators.values():
                 operator.doom = self.random.randint(0, 3)

@@ -42,6 +42,7 @@ class ChainChecker(Observer):
         self.end = 0
         self.last_checksum = 0
         self.last_epoch = 0
+        self.last_ms = 0
         self.requests: set[tuple[int, int]] = set()
         # How far each node's commit offset has been compared.
         self.checked: dict[str, int] = {}
@@ -95,6 +96,8 @@ class ChainChecker(Observer):
             )
         if header.epoch < self.last_epoch:
             raise SafetyFailure("CanonicalChain", f"epochs fall at {header.id}")
+        if header.timestamp_ms < self.last_ms:
+            raise SafetyFailure("CanonicalChain", f"timestamps fall at {header.id}")
         if header.kind is Kind.DATA:
             request = (header.session, header.request)
             if request in self.requests:
@@ -107,7 +110,7 @@ class ChainChecker(Observer):
         self.order.append(header.base)
         self.committed_in.append(replica.epoch)
         self.end, self.last_checksum = header.end, header.checksum
-        self.last_epoch = header.epoch
+        self.last_epoch, self.last_ms = header.epoch, header.timestamp_ms
 
     def _check_leader(self, node: str, replica: Replica) -> None:
         """Everything that was committed before this epoch must be in the leader's log."""

@@ -29,20 +29,24 @@ if TYPE_CHECKING:
 
 Kind = tuple[int, Callable[[], None]]
 MEMBERS_MAX = 7
+CLOCK_MS_MIN = 1000
+CALM_COMMAND_US = 300_000
 
 
 class Adversary:
     """All faults of a run; `active` until the healing."""
 
-    __slots__ = ("active", "number", "random", "world")
+    __slots__ = ("active", "kinds", "number", "random", "slower", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
         self.active = True
+        # By how much rarer everything has become since the start.
+        self.slower = 1
         self.number = 0
         options = world.options
-        kinds: tuple[Kind, ...] = (
+        self.kinds: tuple[Kind, ...] = (
             (options.cut_every_ms, self.cut),
             (options.clog_every_ms, self.clog),
             (options.crash_every_ms, self.crash),
@@ -53,13 +57,31 @@ class Adversary:
             (options.io_error_every_ms, self.io_error),
             (options.coordinator_crash_every_ms, self.coordinator_crash),
             (options.command_every_ms, self.command),
+            (options.clock_step_every_ms, self.set_clock),
         )
-        for every_ms, fault in kinds:
+        if options.calm_ms:
+            world.scheduler.after(options.calm_ms * 1000, self._storm, None)
+            world.scheduler.after(CALM_COMMAND_US, self._calm_command, None)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        for every_ms, fault in self.kinds:
             if every_ms:
                 self._again((every_ms, fault))
 
+    def _storm(self, _: None) -> None:
+        """The calm is over."""
+        self.world.ambush.chance = self.world.options.ambush
+        self._begin()
+
+    def _calm_command(self, _: None) -> None:
+        if self.world.scheduler.now_us < self.world.options.calm_ms * 1000:
+            self.world.scheduler.after(CALM_COMMAND_US, self._calm_command, None)
+            self.command(hurry=True)
+
     def _again(self, kind: Kind) -> None:
-        self.world.scheduler.after(self._about_us(kind[0]), self._strike, kind)
+        self.world.scheduler.after(self._about_us(kind[0] * self.slower), self._strike, kind)
 
     def _strike(self, kind: Kind) -> None:
         if self.active:
@@ -69,9 +91,20 @@ class Adversary:
     def hurry(self, elections: bool, changes: bool) -> None:
         """Enough messages, but too few elections or changes: cause some."""
         if elections and self.random.random() < 0.1:
-            self.crash()
+            self._crash_leader()
         if changes and self.random.random() < 0.2:
-            self.command()
+            self.command(hurry=True)
+
+    def calm(self) -> None:
+        """Too much goes wrong for anything to get done: everything becomes rarer."""
+        self.slower *= 3
+        self.world.ambush.chance /= 3
+
+    def _crash_leader(self) -> None:
+        record = self.world.store.record
+        if record is not None and record.leader is not None:
+            self._tell(f"crash {record.leader.node}, which leads")
+            self.world.nodes[record.leader.node].crash()
 
     def _about_us(self, mean_ms: int) -> int:
         return 1 + int(self.random.expovariate(1.0) * mean_ms * 1000)
@@ -97,7 +130,7 @@ class Adversary:
         """A split, an end cut off, or one direction lost."""
         names = list(self.world.network.ends)
         random = self.random
-        shape = random.choice(("split", "split", "alone", "one way", "mute", "deaf"))
+        shape = random.choice(("split", "split", "alone", "one way", "mute", "deaf", "thin"))
         one = random.choice(self.world.node_names + self.world.operator_names)
         rest = [name for name in names if name != one]
         if shape == "split":
@@ -108,14 +141,16 @@ class Adversary:
             links = [(one, name) for name in rest] + [(name, one) for name in rest]
         elif shape == "one way":
             links = [(one, random.choice(rest))]
-        elif shape == "mute":
+        elif shape in ("mute", "thin"):
             links = [(one, name) for name in rest]
         else:
             links = [(name, one) for name in rest]
         self._tell(f"cut {shape} {one if shape != 'split' else ','.join(left)}")
-        self.world.network.cut(links)
+        network = self.world.network
+        thin = shape == "thin"
+        (network.make_thin if thin else network.cut)(links)
         length_us = self._about_us(self.world.options.cut_ms)
-        self.world.scheduler.after(length_us, self.world.network.mend, links)
+        self.world.scheduler.after(length_us, network.widen if thin else network.mend, links)
 
     def clog(self) -> None:
         """One direction holds messages back for a while."""
@@ -172,6 +207,18 @@ class Adversary:
             process.pause()
             length_us = self._about_us(self.world.options.pause_ms)
             self.world.scheduler.after(length_us, process.resume, None)
+
+    def set_clock(self) -> None:
+        """A clock jumps, forwards or back, by little or by much."""
+        random = self.random
+        names = [*self.world.node_names, *self.world.operator_names]
+        name = random.choice(names)
+        process = self.world.nodes.get(name) or self.world.operators[name]
+        step_ms = int(random.expovariate(1.0) * random.choice((20, 500, 20_000)))
+        step_ms = step_ms if random.random() < 0.5 else -step_ms
+        process.skew_ms = max(process.skew_ms + step_ms, CLOCK_MS_MIN)
+        self.world.statistics.clock_steps += 1
+        self._tell(f"clock of {process.name} set by {step_ms} ms")
 
     def coordinator_crash(self) -> None:
         up = [operator for operator in self.world.operators.values() if operator.up]
@@ -257,11 +304,13 @@ class Adversary:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def command(self) -> None:
+    def command(self, hurry: bool = False) -> None:
         """Ask some coordinator for something; it may be refused."""
         up = [operator for operator in self.world.operators.values() if operator.up]
         command = self._some_command()
         if not up or command is None:
+            return
+        if hurry and not isinstance(command, Swap | Expand | Contract):
             return
         if isinstance(command, Swap | Expand | Contract):
             if self.world.atlas.pending or not self.world.atlas.may_change(command):
@@ -282,6 +331,7 @@ class Adversary:
         spares = [name for name in world.node_names if name not in members]
         kinds = ["promote", "trim", "swap", "swap"]
         kinds += ["expand"] * (len(members) <= world.options.members)
+        kinds += ["expand"] * 4 * (len(members) < world.options.members)
         kinds += ["contract"] * (1 < len(members) >= world.options.members)
         kinds += ["abort"] * 2 if record.change or record.joining else []
         kind = random.choice(kinds)
@@ -292,7 +342,9 @@ class Adversary:
         if kind == "abort":
             return AbortChange()
         if kind == "contract":
-            return Contract(random.choice(members))
+            leader = record.leader.node if record.leader else ""
+            others = [name for name in members if name != leader]
+            return Contract(random.choice(others if random.random() < 0.8 else members))
         if not spares or (kind == "expand" and len(members) >= MEMBERS_MAX):
             return None
         if kind == "expand":

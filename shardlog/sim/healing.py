@@ -27,6 +27,7 @@ def heal(world: World) -> None:
     """All faults end; all processes run, but for those that a core can do without."""
     world.adversary.active = False
     world.network.heal()
+    world.store.heal()
     left_down = _left_down(world) if world.options.leave_down else []
     for operator in world.operators.values():
         operator.doom = None

@@ -1,7 +1,8 @@
 """The network: it delays, loses, repeats, reorders and holds back, and never alters.
 
-A link is one direction between two named ends.  Three things can be wrong with it, each by
-itself: it may be *cut* (what is sent is lost), *clogged* (what is sent is held back and comes
+A link is one direction between two named ends.  Four things can be wrong with it, each by
+itself: it may be *cut* (what is sent is lost), *thin* (what carries bodies is lost and the rest
+comes through, as where large packets vanish), *clogged* (what is sent is held back and comes
 later, in order or not), or merely bad (each message takes its chances).  Cutting both directions
 between two groups of ends is a split; cutting one direction is what TCP keepalives overlook.
 
@@ -14,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from shardlog.protocol.messages import Envelope
+from shardlog.protocol.messages import Entries, Envelope, Fetched
 from shardlog.sim.scheduler import Scheduler
 
 Receiver = Callable[[Envelope], None]
+
+BULKY = frozenset({Entries, Fetched})
+"""Messages that carry bodies from node to node."""
 
 
 class Link:
     """One direction between two ends."""
 
-    __slots__ = ("arrives_us", "cuts", "delay_us", "held")
+    __slots__ = ("arrives_us", "cuts", "delay_us", "held", "thin")
 
     def __init__(self, delay_us: int) -> None:
         self.delay_us = delay_us
@@ -31,6 +35,8 @@ class Link:
         self.arrives_us = 0
         # How many cuts hold; several may overlap.
         self.cuts = 0
+        # How many faults make it thin.
+        self.thin = 0
         # What a clog holds back; None if the link is not clogged.
         self.held: list[Envelope] | None = None
 
@@ -94,6 +100,9 @@ class Network:
         if link.cuts:
             self.lost += 1
             return
+        if link.thin and type(envelope.message) in BULKY:
+            self.lost += 1
+            return
         if link.held is not None:
             link.held.append(envelope)
             return
@@ -132,6 +141,16 @@ class Network:
             link = self.link(src, dst)
             link.cuts = max(link.cuts - 1, 0)
 
+    def make_thin(self, links: list[tuple[str, str]]) -> None:
+        for src, dst in links:
+            self.link(src, dst).thin += 1
+
+    def widen(self, links: list[tuple[str, str]]) -> None:
+        """Undo one `make_thin` of the same links."""
+        for src, dst in links:
+            link = self.link(src, dst)
+            link.thin = max(link.thin - 1, 0)
+
     def clog(self, src: str, dst: str) -> None:
         link = self.link(src, dst)
         if link.held is None:
@@ -150,6 +169,6 @@ class Network:
         """All links are whole and lossless from now on."""
         self.loss = self.duplicate = self.reorder = 0.0
         for (src, dst), link in self.links.items():
-            link.cuts = 0
+            link.cuts = link.thin = 0
             if link.held is not None:
                 self.unclog(src, dst)

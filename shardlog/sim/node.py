@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from shardlog.sim.world import World
 
 TICK = Tick()
+CLOCK_MS = 1_000_000
+"""What clocks show at the start, give or take the skew: enough to be set back now and then."""
 
 
 class Node:
@@ -75,7 +77,7 @@ class Node:
             self.crash,
             options.headers_last,
         )
-        self.skew_ms = 10_000 + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
+        self.skew_ms = CLOCK_MS + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
         self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)
         self.up = True
         self.paused = False
@@ -90,7 +92,7 @@ class Node:
         self.replica = self._boot()
 
     def now_ms(self) -> int:
-        """The node's own clock: skewed, drifting, never going back."""
+        """The node's own clock: skewed, drifting, and set now and then, forwards or back."""
         return self.skew_ms + self.world.scheduler.now_us * self.rate // 1_000_000_000
 
     # --- life ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from shardlog.protocol.coordination import (
     CompareAndSwap,
     CoordinatorEffect,
     CoordinatorEvent,
+    LeadersCounted,
     Load,
     Loaded,
     Rejected,
@@ -25,6 +26,7 @@ from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.messages import Envelope
 from shardlog.sim.failures import CrashFailure, SimulationFailure
+from shardlog.sim.node import CLOCK_MS
 
 if TYPE_CHECKING:
     from shardlog.sim.world import World
@@ -56,7 +58,7 @@ class Operator:
         options = world.options
         self.world = world
         self.name = name
-        self.skew_ms = 10_000 + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
+        self.skew_ms = CLOCK_MS + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
         self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)
         self.up = True
         self.paused = False
@@ -76,7 +78,10 @@ class Operator:
         world = self.world
         delay_us = int(world.random.random() * world.options.tick_ms * 1000)
         world.scheduler.after(delay_us, self._tick, self.generation)
-        return Coordinator(self.name, world.shard, world.options.coordinator_limits)
+        coordinator = Coordinator(self.name, world.shard, world.options.coordinator_limits)
+        counts = tuple((name, world.random.randint(0, 3)) for name in world.node_names)
+        coordinator.step(self.now_ms(), LeadersCounted(counts))
+        return coordinator
 
     def crash(self) -> None:
         if not self.up:

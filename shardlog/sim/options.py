@@ -81,6 +81,14 @@ class Options:
     ambush: float = 0.0
     readers: int = 0
 
+    # Clocks that are set, answers of the store that do not come.
+    clock_step_every_ms: int = 0
+    store_lost: float = 0.0
+    store_late: float = 0.0
+
+    # Before the first fault: time for changes that get done, so that storms meet other sizes, too.
+    calm_ms: int = 0
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -140,6 +148,11 @@ class Options:
             ambush=random.choice((0.0, 0.3, 0.6, 0.9, 0.9)),
             readers=random.choice((0, 1)),
             headers_last=random.random() < 0.5,
+            clock_step_every_ms=sometimes(0.4, 300, 3000),
+            store_lost=chance(0.4, 0.1),
+            store_late=chance(0.4, 0.1),
+            calm_ms=random.choice((0, 0, 2000, 4000)),
+            changes_min=random.choice((1, 1, 1, 2, 4)),
         )
 
     @property
@@ -152,9 +165,13 @@ class Options:
 
 
 def _quorum(random: Random, members: int) -> QuorumPolicy:
-    """Mostly majorities; otherwise any legal pair."""
+    """Mostly majorities; otherwise any legal pair, and more often one that only just meets."""
     replication, fencing = random.randint(1, members), random.randint(1, members)
-    if random.random() < 0.75 or not is_safe(members, replication, fencing):
+    if random.random() < 0.5:
+        fencing = members + 1 - replication
+        if random.random() < 0.5:
+            replication, fencing = members, 1
+    if random.random() < 0.6 or not is_safe(members, replication, fencing):
         return QuorumPolicy()
     return QuorumPolicy(replication, fencing)
 
@@ -188,4 +205,5 @@ def _coordinator_limits(random: Random, speed: float) -> CoordinatorLimits:
         change_timeout_ms=int(6000 * factor),
         join_timeout_ms=int(10_000 * factor),
         pause_ms=int(400 * speed),
+        write_timeout_ms=int(random.choice((300, 2000)) * speed),
     )

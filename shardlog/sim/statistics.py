@@ -19,7 +19,10 @@ class Statistics:
     faults: int = 0
     disk_faults: int = 0
     lost_disks: int = 0
+    clock_steps: int = 0
     conflicts: int = 0
+    store_unanswered: int = 0
+    store_late: int = 0
     operations: int = 0
     sessions_lost: int = 0
     accepted: int = 0
@@ -29,7 +32,8 @@ class Statistics:
 
     @property
     def changes_done(self) -> int:
-        return sum(self.changes.values())
+        """Finished, not given up."""
+        return sum(count for kind, count in self.changes.items() if kind != "abort")
 
     def count(self, before: Shard | None, after: Shard) -> None:
         """The record changed."""

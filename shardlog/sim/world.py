@@ -32,6 +32,8 @@ from shardlog.sim.store import Store
 
 CHECK_EVERY_US = 100_000
 COMMAND_AGAIN_US = 200_000
+CALMED_MAX = 8
+"""How many times as long as planned a run may take to become large enough."""
 
 
 class World:
@@ -55,7 +57,9 @@ class World:
             options.duplicate,
             options.reorder,
         )
-        self.store = Store(self.scheduler, self.random, options.store_us)
+        self.store = Store(
+            self.scheduler, self.random, options.store_us, options.store_lost, options.store_late
+        )
         self.node_names = [f"n{number}" for number in range(options.nodes)]
         self.operator_names = [f"o{number}" for number in range(options.coordinators)]
         self.nodes = {name: Node(self, name) for name in self.node_names}
@@ -118,6 +122,8 @@ class World:
     def _sum_up(self) -> None:
         self.statistics.messages = self.network.delivered
         self.statistics.conflicts = self.store.conflicts
+        self.statistics.store_unanswered = self.store.unanswered
+        self.statistics.store_late = self.store.answered_late
         self.statistics.virtual_ms = self.scheduler.now_us // 1000
 
     def _create(self, _: None) -> None:
@@ -131,16 +137,22 @@ class World:
             self.random.choice(up).command(0, CreateShard(nodes, self.options.quorum))
 
     def _check_safety(self, _: None) -> None:
-        """Has enough happened?"""
+        """Has enough happened?  If not in time, the adversary calms down bit by bit."""
         options, seen = self.options, self.statistics
         lacking = self.network.delivered < options.messages_min
         elections = seen.elections < options.elections_min
         changes = seen.changes_done < options.changes_min
-        if self.scheduler.now_us >= self._deadline_us or not (lacking or elections or changes):
+        if not (lacking or elections or changes):
             self.scheduler.stop()
             return
+        if self.scheduler.now_us >= self._deadline_us:
+            if self.scheduler.now_us >= options.safety_ms_max * CALMED_MAX * 1000:
+                self.scheduler.stop()
+                return
+            self._deadline_us += options.safety_ms_max * 1000
+            self.adversary.calm()
         self.scheduler.after(CHECK_EVERY_US, self._check_safety, None)
-        if not lacking:
+        if not lacking or self.adversary.slower > 1:
             self.adversary.hurry(elections, changes)
 
     def _check_liveness(self, _: None) -> None:
