@@ -18,10 +18,18 @@ from shardlog.protocol.effects import (
     TruncateLog,
     WriteSuperblock,
 )
-from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage import movement
-from shardlog.storage.layout import Context, Slot, pack_header, pack_slot, slot_sequence
+from shardlog.storage.failures import Damaged
+from shardlog.storage.layout import (
+    ENTRY_HEADER_BYTES,
+    Context,
+    Slot,
+    pack_header,
+    pack_slot,
+    slot_sequence,
+)
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.root import Root
 from shardlog.storage.segment import Segment, remove
@@ -165,21 +173,11 @@ def _reset(files: ReplicaFiles, first: int, boundary: int) -> None:
 
 
 def _rewrite(files: ReplicaFiles, entry: Entry) -> None:
-    """Write an entry anew where it belongs: in its place, or right behind the one before it."""
+    """Write an entry anew where it belongs; the newest commit context rides along."""
     header, length = entry.header, len(entry.body)
     segments = files.segments
-    if not segments.items:
-        files.add_segment(header.base, length)
-    place = segments.covering(header.base)
-    if place is not None and place.slot.header == header:
-        segment, index, position = place.segment, place.number, place.slot.position
-    else:
-        segment, index, position = segments.behind(header.base)
-    if header.base == segments.end and not segment.fits(length, index, position):
-        segment, index, position = _moved_doubt(files, header.base, length)
-    slot = Slot(header, length, position, Context(0, 0))
-    if slot.after > segment.head.size or not _leaves_room(segment, index, slot.after):
-        raise ImpossibleState(f"{header.id} does not fit where it stood")
+    segment, index, position = _place_of(files, header, length)
+    slot = Slot(header, length, position, files.context)
     packed = pack_slot(slot, segment.head.lineage, slot_sequence(segment.head.number, index))
     with files.handles.use(segment.path) as file:
         file.write(position, [pack_header(header, length), entry.body])
@@ -193,10 +191,31 @@ def _rewrite(files: ReplicaFiles, entry: Entry) -> None:
         segments.doubt = max(segments.doubt - 1, 0)
 
 
-def _leaves_room(segment: Segment, index: int, after: int) -> bool:
-    """Whether the entry ends before the next readable one begins."""
-    following = segment.slot_from(index + 1)
-    return following is None or after <= following.position
+def _place_of(files: ReplicaFiles, header: Header, length: int) -> tuple[Segment, int, int]:
+    """Where it stood, or right behind the one before it; at the log's end perhaps in a new segment.
+
+    Nobody knows where it stood if what was before it is lost as well.  In front of a readable entry
+    that it reaches up to it can only have stood right before that one.
+    """
+    segments = files.segments
+    if not segments.items:
+        files.add_segment(header.base, length)
+    place = segments.covering(header.base)
+    if place is not None and place.slot.header == header:
+        return place.segment, place.number, place.slot.position
+    found = segments.behind(header.base)
+    if found is not None and segments.has_room(*found, length):
+        return found
+    segment = segments.holding(header.base)
+    assert segment is not None
+    following = segments.following(segment, header.base)
+    if following is None and segment is segments.items[-1]:
+        return _moved_doubt(files, header.base, length)
+    if following is not None and following.slot.header.base == header.end:
+        position = following.slot.position - ENTRY_HEADER_BYTES - length
+        if position >= segment.head.body_start and following.number > 0:
+            return segment, following.number - 1, position
+    raise Damaged(segment.path, 0, f"nobody knows where {header.id} has to stand")
 
 
 def _moved_doubt(files: ReplicaFiles, base: int, length: int) -> tuple[Segment, int, int]:

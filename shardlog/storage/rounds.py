@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 from shardlog.protocol.entry import Entry
 from shardlog.storage.files import Buffer
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import Context, Slot, pack_header, pack_slot, slot_sequence
-from shardlog.storage.segment import Segment
+from shardlog.storage.layout import (
+    ENTRY_HEADER_BYTES,
+    Context,
+    Slot,
+    pack_header,
+    pack_slot,
+    slot_sequence,
+)
+from shardlog.storage.segment import GROUP_BYTES_MAX, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +42,13 @@ class Group:
         return self.slots[-1].after if self.slots else self.position
 
     def add(self, entry: Entry, context: Context) -> bool:
-        """False if the segment has no room for it."""
+        """False if the segment has no room for it, or the group would become too long."""
         length = len(entry.body)
         position = self.after
         if not self.segment.fits(length, self.index + len(self.slots), position):
+            return False
+        grown = position + ENTRY_HEADER_BYTES + length - self.position
+        if self.slots and grown > GROUP_BYTES_MAX:
             return False
         self.slots.append(Slot(entry.header, length, position, context))
         self.buffers += (pack_header(entry.header, length), entry.body)

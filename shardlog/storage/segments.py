@@ -16,11 +16,10 @@ from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.history import History
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import SLOT_BYTES, Context, Head, Slot
+from shardlog.storage.layout import ENTRY_HEADER_BYTES, SLOT_BYTES, Context, Head, Slot
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
 from shardlog.storage.segment import (
-    GROUP_BYTES_MAX,
     MAKING,
     SUFFIX,
     Raw,
@@ -190,7 +189,7 @@ class Segments:
         while at < end:
             place = self.covering(at)
             if place is None:
-                upto = min(self._readable_after(at), end)
+                upto = min(self.readable_after(at), end)
                 yield (at, upto)
                 at = upto
                 continue
@@ -202,7 +201,7 @@ class Segments:
                 yield Place(place.segment, number, slot)
                 at = slot.header.end
 
-    def _readable_after(self, offset: int) -> int:
+    def readable_after(self, offset: int) -> int:
         """The base of the next readable entry behind an unreadable one, or the end."""
         segment = self.holding(offset)
         if segment is not None:
@@ -210,18 +209,6 @@ class Segments:
             if slot is not None:
                 return slot.header.base
         return next((first for first in self.table[1] if first > offset), self.end)
-
-    def headers(self, start: int, end: int, most: int, history: History) -> list[Header]:
-        """Up to `most` headers with a base in `[start, end)`; unreadable stretches among them."""
-        found: list[Header] = []
-        for each in self.from_offset(start, end):
-            if isinstance(each, Place):
-                found.append(each.slot.header)
-            else:
-                found += lost_stretch(history, *each)
-            if len(found) >= most:
-                break
-        return found[:most]
 
     def at_time(self, timestamp_ms: int, start: int) -> int:
         """The base of the first entry at or behind `start` that is not older, or the end."""
@@ -286,17 +273,33 @@ class Segments:
 
     # --- placing ---------------------------------------------------------------------------------
 
-    def behind(self, base: int) -> tuple[Segment, int, int]:
-        """Segment, slot and position for the entry at `base`: right behind the one before it."""
+    def behind(self, base: int) -> tuple[Segment, int, int] | None:
+        """Segment, slot and position for the entry at `base`: right behind the one before it.
+
+        None if that one cannot be read.
+        """
         segment = self.holding(base)
         if segment is None:
             raise ImpossibleState(f"no segment for offset {base}")
         if segment.first == base:
             return segment, 0, segment.head.body_start
         place = self.covering(base - 1)
-        if place is None or place.slot.header.end != base:
-            raise Damaged(segment.path, 0, f"nobody knows where offset {base} has to stand")
+        if place is None or place.slot.header.end != base or place.segment is not segment:
+            return None
         return segment, place.number + 1, place.slot.after
+
+    def following(self, segment: Segment, base: int) -> Place | None:
+        """The first entry behind `base` in its segment that has a readable slot."""
+        index = segment.next_readable(base + 1)
+        slot = segment.slot(index) if index < segment.count else None
+        return None if slot is None else Place(segment, index, slot)
+
+    def has_room(self, segment: Segment, index: int, position: int, length: int) -> bool:
+        """Whether an entry fits there, before the next readable one begins."""
+        if not segment.fits(length, index, position) or segment.slot(index) is not None:
+            return False
+        following = segment.slot_from(index + 1)
+        return following is None or position + ENTRY_HEADER_BYTES + length <= following.position
 
     # --- cutting ---------------------------------------------------------------------------------
 
@@ -319,7 +322,6 @@ class Segments:
         """False if nobody knows where in the file `end` is."""
         segment.load_count()
         clean = True
-        dirty = min(segment.position + GROUP_BYTES_MAX, segment.head.size)
         if end <= segment.first:
             keep, position = 0, segment.head.body_start
         else:
@@ -335,7 +337,7 @@ class Segments:
             if segment.count > keep:
                 blank = bytes((segment.count - keep) * SLOT_BYTES)
                 file.write(segment.slot_position(keep), [blank])
-            wipe(file, position, dirty)
+            wipe(file, position, segment.head.size)
             file.sync()
         segment.count, segment.position = keep, position
         return clean

@@ -32,6 +32,7 @@ from shardlog.protocol.effects import (
 from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage import changes
+from shardlog.storage.archive import StoredHeaders
 from shardlog.storage.failures import Retriable
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import Context
@@ -39,7 +40,7 @@ from shardlog.storage.opening import Opened, is_formatted, opened
 from shardlog.storage.plan import Plan
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.rounds import Append, Group, Round
-from shardlog.storage.segment import GROUP_BYTES_MAX, Raw
+from shardlog.storage.segment import Raw
 
 
 class Store:
@@ -116,17 +117,21 @@ class Store:
         return self.files.segments.entry(header)
 
     def headers(self, start: int, end: int, most: int) -> list[Header]:
-        """Headers of durable entries; see `Segments.headers`."""
-        root = self.files.root
-        if root is None:
-            return []
-        history = root.superblock.history
-        return self.files.segments.headers(max(start, root.first), end, most, history)
+        """Headers of durable entries, for the protocol's `Archive`."""
+        stored = self._stored()
+        return stored.headers(start, end, most) if stored else []
 
     def covering(self, offset: int) -> Header | None:
-        """The header of the durable entry that holds an offset."""
-        place = self.files.segments.covering(offset)
-        return None if place is None else place.slot.header
+        """The header of the durable entry, or the unreadable stretch, that holds an offset."""
+        stored = self._stored()
+        return stored.covering(offset) if stored else None
+
+    def _stored(self) -> StoredHeaders | None:
+        root = self.files.root
+        if root is None:
+            return None
+        history = root.superblock.history
+        return StoredHeaders(self.files.segments, root.first, history, self.fresh)
 
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole durable entries as they stand in a file, for sending without a copy."""
@@ -172,8 +177,6 @@ class Store:
                 if not isinstance(append, Append):
                     break
                 if not group.add(append.entry, self._context(append.commit)):
-                    break
-                if group.after - group.position >= GROUP_BYTES_MAX:
                     break
         if group is not None and group.slots:
             round_.group = group
