@@ -24,6 +24,7 @@ from shardlog.storage import movement
 from shardlog.storage.failures import Damaged
 from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,
+    LOST_BYTE,
     Context,
     Slot,
     pack_header,
@@ -32,7 +33,7 @@ from shardlog.storage.layout import (
 )
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.root import Root
-from shardlog.storage.segment import Segment, remove
+from shardlog.storage.segment import Segment, overwrite, remove
 from shardlog.storage.superblock import NAME
 
 Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog
@@ -180,9 +181,9 @@ def _rewrite(files: ReplicaFiles, entry: Entry) -> None:
     slot = Slot(header, length, position, files.context)
     packed = pack_slot(slot, segment.head.lineage, slot_sequence(segment.head.number, index))
     with files.handles.use(segment.path) as file:
-        file.write(position, [pack_header(header, length), entry.body])
+        overwrite(file, position, pack_header(header, length) + entry.body)
         file.sync()
-        file.write(segment.slot_position(index), [packed])
+        overwrite(file, segment.slot_position(index), packed, LOST_BYTE)
         file.sync()
     if index + 1 >= segment.count:
         segment.count, segment.position = index + 1, slot.after

@@ -8,21 +8,48 @@ used longest ago is closed when the bound is reached.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
 
 from shardlog.storage.failures import TooManyOpenFiles
 from shardlog.storage.files import File, Files
+
+
+class Sparing:
+    """The volume; if the process has no descriptor left, idle files are closed to get one."""
+
+    def __init__(self, files: Files, close_idle: Callable[[], None]) -> None:
+        self._files = files
+        self._close_idle = close_idle
+        self.make_directory = files.make_directory
+        self.list = files.list
+        self.rename = files.rename
+        self.remove = files.remove
+        self.sync_directory = files.sync_directory
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        try:
+            return self._files.open(path, write=write)
+        except TooManyOpenFiles:
+            self._close_idle()
+            return self._files.open(path, write=write)
+
+    def create(self, path: str) -> File:
+        try:
+            return self._files.create(path)
+        except TooManyOpenFiles:
+            self._close_idle()
+            return self._files.create(path)
 
 
 class Handles:
     """`open_files_max` bounds those that nobody uses; those in use are bounded by the users."""
 
     def __init__(self, files: Files, open_files_max: int = 256) -> None:
-        self.files = files
+        self.files: Files = Sparing(files, self.close_idle)
         self.open_files_max = open_files_max
-        self._lock = Lock()
+        self._lock = RLock()
         self._open: OrderedDict[str, File] = OrderedDict()
         self._pins: dict[str, int] = {}
 
@@ -31,7 +58,7 @@ class Handles:
         with self._lock:
             file = self._open.get(path)
             if file is None:
-                file = self._opened(path)
+                file = self.files.open(path)
                 self._open[path] = file
             else:
                 self._open.move_to_end(path)
@@ -69,13 +96,10 @@ class Handles:
             self._open.clear()
             self._pins.clear()
 
-    def _opened(self, path: str) -> File:
-        """If the process has no descriptor left, give back all that are idle, and try again."""
-        try:
-            return self.files.open(path)
-        except TooManyOpenFiles:
+    def close_idle(self) -> None:
+        """Give back every descriptor that nobody uses."""
+        with self._lock:
             self._close_idle(0)
-            return self.files.open(path)
 
     def _close_idle(self, most: int) -> None:
         if len(self._open) <= most:

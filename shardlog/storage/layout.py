@@ -34,7 +34,8 @@ SLOT = struct.Struct("<B3xIQQQQ80sII")
 SLOT_BYTES = SLOT.size
 _SLOT_SUMMED = SLOT_BYTES - 4
 BLANK_SLOT = bytes(SLOT_BYTES)
-LOST_SLOT = b"\xff" * SLOT_BYTES
+LOST_BYTE = b"\xff"
+LOST_SLOT = LOST_BYTE * SLOT_BYTES
 """Stands for a slot that was lost, and keeps being one."""
 
 HEAD = struct.Struct("<8sIIQQQQQQQ")

@@ -14,10 +14,10 @@ from shardlog.protocol.entry import GENESIS_CHECKSUM, Kind, unreadable
 from shardlog.protocol.log import Mark
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import Context, Slot, pack_slot, slot_sequence
+from shardlog.storage.layout import LOST_BYTE, Context, Slot, pack_slot, slot_sequence
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
-from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, wipe
+from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, overwrite, wipe
 from shardlog.storage.segments import Segments
 from shardlog.storage.superblock import NAME, SuperblockFile
 from shardlog.storage.walk import Unslotted, Walk
@@ -93,6 +93,7 @@ def walked(segments: Segments, root: Root) -> Walk:
         walk.segment(each, index, end)
         index = 0
     _hide_trimmed(walk, root.first)
+    _begin_at_tail(walk, root)
     return walk
 
 
@@ -103,6 +104,18 @@ def _last_before(segments: Segments, offset: int) -> tuple[int, int, Slot | None
     segment.load_count()
     index = segment.find(offset)
     return at, max(index, 0), segment.slot(index) if index >= 0 else None
+
+
+def _begin_at_tail(walk: Walk, root: Root) -> None:
+    """A slot that could not be read made the walk begin earlier; mended, it will not again."""
+    target = max(tail_from(root) - 1, root.first)
+    bad = {base for base, _ in walk.marks}
+    drop = 0
+    while drop + 1 < len(walk.headers) and walk.headers[drop + 1].base <= target:
+        if walk.headers[drop].base in bad:
+            break
+        drop += 1
+    del walk.headers[:drop]
 
 
 def _hide_trimmed(walk: Walk, first: int) -> None:
@@ -159,5 +172,5 @@ def _write_slots(segment: Segment, lost: list[Unslotted]) -> None:
         for each in lost:
             sequence = slot_sequence(head.number, each.index)
             packed = pack_slot(each.slot, head.lineage, sequence)
-            file.write(segment.slot_position(each.index), [packed])
+            overwrite(file, segment.slot_position(each.index), packed, LOST_BYTE)
         file.sync()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shardlog.protocol.entry import Entry, Header
 from shardlog.storage.checksum import seal_body
 from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
-from shardlog.storage.files import File
+from shardlog.storage.files import SECTOR_BYTES, File
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import (
     BLANK_SLOT,
@@ -282,10 +282,27 @@ def wipe(file: File, position: int, end: int) -> bool:
         data = _read(file, position, length)
         used = length if data is None else len(data.rstrip(b"\0"))
         if used:
-            file.write(position, [bytes(used)])
+            overwrite(file, position, bytes(used))
             wrote = True
         position += length
     return wrote
+
+
+def overwrite(file: File, position: int, data: bytes, lost: bytes = b"\0") -> None:
+    """Write where sectors may not be readable any more.
+
+    A disk has to read a sector of which only a part is written.  One that it cannot read is written
+    whole instead, with `lost` in the place of the rest, which is gone anyway.
+    """
+    end = position + len(data)
+    before = position % SECTOR_BYTES
+    if before and _read(file, position - before, SECTOR_BYTES) is None:
+        data = lost * before + data
+        position -= before
+    behind = -end % SECTOR_BYTES
+    if behind and _read(file, end + behind - SECTOR_BYTES, SECTOR_BYTES) is None:
+        data += lost * behind
+    file.write(position, [data])
 
 
 def _read(file: File, position: int, length: int) -> bytes | None:

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import ImpossibleState
-from shardlog.protocol.history import History
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import ENTRY_HEADER_BYTES, SLOT_BYTES, Context, Head, Slot
+from shardlog.storage.layout import ENTRY_HEADER_BYTES, LOST_BYTE, SLOT_BYTES, Context, Head, Slot
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
 from shardlog.storage.segment import (
@@ -26,10 +25,10 @@ from shardlog.storage.segment import (
     Segment,
     name_of,
     numbers_in,
+    overwrite,
     remove,
     wipe,
 )
-from shardlog.storage.walk import lost_stretch
 
 _NO_CONTEXT = Context(0, 0)
 
@@ -67,7 +66,7 @@ class Segments:
                 self._remove_left_over(path, root)
                 continue
             segment = Segment.open(self.handles, path)
-            self._check(segment, root, number)
+            self._check(segment, root, lineage, number)
             kept.append(segment)
         for before, after in pairwise(kept):
             if after.head.number != before.head.number + 1:
@@ -94,7 +93,7 @@ class Segments:
     def _missing(self, root: Root, number: int) -> Damaged:
         return Damaged(f"{self.directory}/{name_of(root.lineage, number)}", 0, "it is missing")
 
-    def _check(self, segment: Segment, root: Root, number: int) -> None:
+    def _check(self, segment: Segment, root: Root, lineage: int, number: int) -> None:
         head = segment.head
         if head.shard != root.shard or head.incarnation != root.superblock.incarnation:
             raise WrongIdentity(
@@ -102,7 +101,7 @@ class Segments:
                 f"it belongs to shard {head.shard} #{head.incarnation},"
                 f" not to {root.shard} #{root.superblock.incarnation}",
             )
-        if head.number != number or head.lineage != root.lineage:
+        if head.number != number or not head.lineage == lineage == root.lineage:
             raise Damaged(segment.path, 0, "the file was renamed")
 
     @property
@@ -336,7 +335,7 @@ class Segments:
         with self.handles.use(segment.path) as file:
             if segment.count > keep:
                 blank = bytes((segment.count - keep) * SLOT_BYTES)
-                file.write(segment.slot_position(keep), [blank])
+                overwrite(file, segment.slot_position(keep), blank, LOST_BYTE)
             wipe(file, position, segment.head.size)
             file.sync()
         segment.count, segment.position = keep, position

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
-from shardlog.storage.files import File, Files
+from shardlog.storage.files import SECTOR_BYTES, File, Files
 from shardlog.storage.layout import FORMAT_VERSION
 from shardlog.storage.movement import flaw
 from shardlog.storage.root import Malformed, Root, pack_root, unpack_root
@@ -129,12 +129,15 @@ class SuperblockFile:
 
     def _copy(self, file: File, place: int) -> Copy | None:
         try:
-            data = file.read(place * self.stride, self.stride)
+            data = file.read(place * self.stride, _PREFIX.size)
+            magic, total, version, sequence, length = _PREFIX.unpack(data)
+            end = _PREFIX.size + length
+            if magic != MAGIC or end > self.stride:
+                return None
+            data = file.read(place * self.stride, end)
         except DiskFailed:
             return None
-        magic, total, version, sequence, length = _PREFIX.unpack_from(data)
-        end = _PREFIX.size + length
-        if magic != MAGIC or end > len(data) or sum_of(data[_SUMMED_FROM:end]) != total:
+        if sum_of(data[_SUMMED_FROM:]) != total:
             return None
         if version != FORMAT_VERSION:
             raise WrongFormat(self.path, f"format version {version}, this is {FORMAT_VERSION}")
@@ -151,5 +154,7 @@ def _places(sequence: int) -> tuple[int, int]:
 
 
 def _packed(sequence: int, data: bytes) -> bytes:
+    """Whole sectors, so that one that cannot be read any more is made good."""
     summed = struct.pack("<IQQ", FORMAT_VERSION, sequence, len(data)) + data
-    return MAGIC + struct.pack("<I", sum_of(summed)) + summed
+    packed = MAGIC + struct.pack("<I", sum_of(summed)) + summed
+    return packed + bytes(-len(packed) % SECTOR_BYTES)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.driver import Driver, after, begun, chain, superblock, write
-
 from shardlog.protocol.effects import (
     Barrier,
     Disk,
@@ -25,6 +23,7 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import Entry
 from shardlog.protocol.history import Span
+from storage.driver import Driver, after, begun, chain, superblock, write
 
 ENTRIES = chain(24, records=(1, 3, 2))
 """Eight fill a segment."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from storage.driver import Driver, chain, from_snapshot, superblock, write
-from storage.scripts import LIVES, Life
 
 from shardlog.protocol.effects import Format
 from shardlog.protocol.entry import Kind
 from shardlog.sim.faulty_files import Crashed, Keep
+from storage.driver import Driver, chain, from_snapshot, superblock, write
+from storage.scripts import LIVES, Life
 
 SEEDS = 3
 
