@@ -167,8 +167,8 @@ def test_superblock_copy():
     root = pack_root(ROOT)
     data = superblock._packed(5, root)
     expected: dict[str, int | bytes] = {
-        "magic": b"SHARDSUP", "checksum": sum_of(data[12 : 32 + len(root)]), "version": layout.FORMAT_VERSION,
-        "sequence": 5, "length": len(root),
+        "magic": b"SHARDSUP", "checksum": sum_of(data[12 : 32 + len(root)]),
+        "version": layout.FORMAT_VERSION, "sequence": 5, "length": len(root),
     }  # fmt: skip
     checked("One copy", data, expected)
     assert data[32 : 32 + len(root)] == root
