@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shardlog.protocol.entry import Member
 
@@ -47,10 +48,15 @@ class QuorumPolicy:
         return replication, majority if self.fencing is None else self.fencing
 
     def of(self, size: int) -> Quorum:
-        majority = size // 2 + 1
-        replication = min(self.replication or majority, size)
-        fencing = min(self.fencing or majority, size)
-        return Quorum(size, replication, max(fencing, size - replication + 1))
+        return _bent(self.replication, self.fencing, size)
+
+
+@lru_cache
+def _bent(wanted: int | None, wanted_fencing: int | None, size: int) -> Quorum:
+    majority = size // 2 + 1
+    replication = min(wanted or majority, size)
+    fencing = min(wanted_fencing or majority, size)
+    return Quorum(size, replication, max(fencing, size - replication + 1))
 
 
 def is_safe(size: int, replication: int, fencing: int) -> bool:

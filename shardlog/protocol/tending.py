@@ -160,10 +160,12 @@ def must_elect(c: CoordinatorState, record: Shard) -> bool:
 
 def lost_members(c: CoordinatorState, record: Shard) -> list[Member]:
     """Members without their replica, by their own word or by their leader's (rules 12 and 15)."""
-    lost = [member for member in record.ensemble if c.lost.get(member, 0) >= LOST_REPORTS_MIN]
+    lost: list[Member] = []
+    if c.lost:
+        lost = [each for each in record.ensemble if c.lost.get(each, 0) >= LOST_REPORTS_MIN]
     leader = c.seen.get(record.leader) if record.leader else None
-    if leader:
-        below = [each.member for each in leader.report.cursors if each.lost]
+    below = [each.member for each in leader.report.cursors if each.lost] if leader else []
+    if below:
         lost += [member for member in record.ensemble if member in below and member not in lost]
     return lost
 

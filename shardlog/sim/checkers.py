@@ -61,7 +61,7 @@ class ChainChecker(Observer):
                 )
             self.checked[node] = 0
         for effect in effects:
-            if isinstance(effect, TruncateLog) and effect.end < checked:
+            if type(effect) is TruncateLog and effect.end < checked:
                 raise SafetyFailure(
                     "NoLogDivergence", f"{node} cuts to {effect.end} below its commit offset"
                 )
@@ -154,28 +154,39 @@ class PromiseChecker(Observer):
     def __init__(self) -> None:
         self.epochs: dict[Member, int] = {}
         self.acked: dict[Member, int] = {}
+        # By node: incarnation, epoch and commit offset after its last step.
+        self.seen: dict[str, tuple[int, int, int]] = {}
 
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
+        seen = (replica.incarnation, replica.epoch, replica.commit)
+        if not effects and seen == self.seen.get(node):
+            return
+        self.seen[node] = seen
         member = replica.member
         if replica.epoch < self.epochs.get(member, 0):
             raise SafetyFailure("PromisesSurvive", f"{member} fell back to epoch {replica.epoch}")
         for effect in effects:
-            if isinstance(effect, Send):
-                message = effect.envelope.message
-                if isinstance(message, Ack):
-                    self._promise(member, message.epoch, message.end)
-                elif isinstance(message, FenceAnswer | BecameLeader):
-                    self._promise(member, message.epoch, 0)
+            kind = type(effect)
+            if kind is Send:
+                self._sent(member, effect)
             elif isinstance(effect, TruncateLog):
                 self.acked[member] = min(self.acked.get(member, 0), effect.end)
-            elif isinstance(effect, ResetLog):
+            elif kind is ResetLog:
                 self.acked[member] = 0
         if replica.role is Role.LEADER and replica.commit > self.acked.get(member, 0):
             lead = replica.lead
             if lead is not None and _self_counted(replica):
                 self.acked[member] = replica.commit
+
+    def _sent(self, member: Member, effect: Effect) -> None:
+        assert isinstance(effect, Send)
+        message = effect.envelope.message
+        if isinstance(message, Ack):
+            self._promise(member, message.epoch, message.end)
+        elif isinstance(message, FenceAnswer | BecameLeader):
+            self._promise(member, message.epoch, 0)
 
     def _promise(self, member: Member, epoch: int, end: int) -> None:
         if epoch > self.epochs.get(member, 0):
@@ -220,7 +231,7 @@ class VoiceChecker(Observer):
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
-        if replica.role is Role.LEADER:
+        if replica.lead is not None:
             first = self.leaders.setdefault(replica.epoch, replica.member)
             if first != replica.member:
                 raise SafetyFailure(
@@ -280,6 +291,9 @@ def _check_record(shard: Shard) -> None:
         raise SafetyFailure("LegalLeaderAndEnsemble", problem)
 
 
+CHANGING = frozenset({Prepare, Commit})
+
+
 class MessageChecker(Observer):
     """ValidMessages: nobody addresses itself, nobody prepares the leader's removal."""
 
@@ -287,6 +301,8 @@ class MessageChecker(Observer):
         message = envelope.message
         if envelope.src == envelope.dst:
             raise SafetyFailure("ValidMessages", f"{envelope.src} addresses itself: {message}")
+        if type(message) not in CHANGING:
+            return
         to = Member(envelope.dst, envelope.dst_incarnation)
         if isinstance(message, Prepare) and message.change.old == to:
             raise SafetyFailure("ValidMessages", f"{to} is asked to prepare its own removal")

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from shardlog.sim.world import World
 
 
+NEVER_US = 1 << 62
+
+
 class Call:
     """One operation under way; `message` is sent again until it is answered."""
 
@@ -64,6 +67,7 @@ class Client:
         "nonce",
         "number",
         "request",
+        "retry_us",
         "session",
         "tail",
         "target",
@@ -80,6 +84,8 @@ class Client:
         self.target = world.node_names[0]
         self.appends: dict[int, Call] = {}
         self.calls: dict[int, Call] = {}
+        # No call is overdue before.
+        self.retry_us = NEVER_US
         # What was answered, and appends that never will be.
         self.history: list[Operation] = []
         # Where the next read starts.
@@ -160,14 +166,18 @@ class Client:
         call.retry_us = world.scheduler.now_us + int(
             world.options.client_timeout_ms * (500 + 1000 * world.random.random())
         )
+        self.retry_us = min(self.retry_us, call.retry_us)
         world.network.send(Envelope(world.shard, self.name, 0, self.target, 0, call.message))
 
     def _retry(self) -> None:
         """Send again what is overdue; after a timeout the guess at the leader was wrong."""
         now_us = self.world.scheduler.now_us
-        overdue = [c for c in self.appends.values() if c.retry_us <= now_us]
-        overdue += [c for c in self.calls.values() if c.retry_us <= now_us]
+        if now_us < self.retry_us:
+            return
+        waiting = [*self.appends.values(), *self.calls.values()]
+        overdue = [call for call in waiting if call.retry_us <= now_us]
         if not overdue:
+            self.retry_us = min((call.retry_us for call in waiting), default=NEVER_US)
             return
         if any(call.tries for call in overdue):
             self._guess()
@@ -266,6 +276,7 @@ class Client:
     def _try_later(self, src: str, call: Call, refusal: Refusal) -> None:
         world = self.world
         call.retry_us = world.scheduler.now_us + world.random.randint(10_000, 60_000)
+        self.retry_us = min(self.retry_us, call.retry_us)
         if src != self.target:
             return
         if isinstance(refusal, NotLeader):

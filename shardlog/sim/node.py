@@ -214,8 +214,9 @@ class Node:
             raise
         except Exception as error:
             raise CrashFailure(f"{self.name} in {type(event).__name__}: {error!r}") from error
-        for watch in world.step_watchers:
-            watch(world, self.name, replica, event, effects)
+        if effects or event is not TICK:  # a tick that does nothing changes nothing
+            for watch in world.step_watchers:
+                watch(world, self.name, replica, event, effects)
         if replica.commit > world.atlas.commit:
             world.atlas.extend(replica.log, replica.commit)
             world.ambush.committed(self)

@@ -8,10 +8,10 @@ enough has happened; then everything heals, and the shard has to come to rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from shardlog.protocol.coordination import Accepted, Command, CreateShard, Rejected
-from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Role
 from shardlog.sim.ambush import Ambush
@@ -68,8 +68,7 @@ class World:
         ends: list[Node | Operator | Client] = [*self.nodes.values(), *self.operators.values()]
         for end in (*ends, *self.clients):
             self.network.attach(end.name, end.receive)
-        if self._send_watchers:
-            self.network.watchers.append(self._sending)
+        self.network.watchers += [partial(watch, self) for watch in self._send_watchers]
         self.store.watchers.append(self._stored)
         self._record: Shard | None = None
         self._values = 0
@@ -182,10 +181,6 @@ class World:
     def history(self) -> list[Operation]:
         """All that clients did, answered or not."""
         return [operation for client in self.clients for operation in client.all_operations()]
-
-    def _sending(self, envelope: Envelope) -> None:
-        for watch in self._send_watchers:
-            watch(self, envelope)
 
     def _stored(self, version: int, record: Shard) -> None:
         self.statistics.count(self._record, record)
