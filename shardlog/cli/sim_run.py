@@ -75,6 +75,12 @@ def _summarize(summary: Summary) -> None:
     rate = summary.statistics.messages / summary.worker_seconds if summary.worker_seconds else 0
     for line in summary.statistics.lines():
         click.echo(line)
+    if summary.smallest is not None:
+        messages, elections, changes = summary.smallest
+        click.echo(
+            f"in every run at least {messages:,} messages, {elections} elections, "
+            f"{changes} reconfigurations finished"
+        )
     click.echo(
         f"{summary.runs} seeds in {summary.seconds:.1f} s, {len(summary.failures)} failed, "
         f"{rate:,.0f} messages per second and core"

@@ -48,6 +48,8 @@ class Summary:
     failures: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
     worker_seconds: float = 0.0
+    # The least of each kind that a run saw which neither failed nor was out of reach.
+    smallest: tuple[int, int, int] | None = None
 
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
@@ -55,6 +57,10 @@ class Summary:
         self.worker_seconds += outcome.seconds
         if outcome.kind:
             self.failures.append(outcome)
+        elif not outcome.statistics.out_of_reach:
+            size = outcome.statistics.size
+            least = self.smallest or size
+            self.smallest = min(size[0], least[0]), min(size[1], least[1]), min(size[2], least[2])
 
     @property
     def worst(self) -> Outcome | None:

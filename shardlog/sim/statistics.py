@@ -35,6 +35,11 @@ class Statistics:
         """Finished, not given up."""
         return sum(count for kind, count in self.changes.items() if kind != "abort")
 
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Messages, elections, reconfigurations finished: what makes a run worth its while."""
+        return self.messages, self.elections, self.changes_done
+
     def count(self, before: Shard | None, after: Shard) -> None:
         """The record changed."""
         if before is None:

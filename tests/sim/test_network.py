@@ -2,7 +2,7 @@
 
 from random import Random
 
-from shardlog.protocol.messages import Envelope, Register
+from shardlog.protocol.messages import Entries, Envelope, Fetched, Register
 from shardlog.sim.network import Network
 from shardlog.sim.scheduler import Scheduler
 
@@ -96,3 +96,19 @@ def test_healing_ends_all_trouble():
     pair.send(5)
     assert pair.run() == list(range(5))
     assert pair.got["a"] == [0]
+
+
+def test_a_thin_link_loses_what_carries_bodies_and_nothing_else():
+    pair = Pair()
+    got: list[str] = []
+    pair.network.attach("b", lambda envelope: got.append(type(envelope.message).__name__))
+    pair.network.make_thin([("a", "b")])
+    pair.send(3)
+    pair.network.send(Envelope("s", "a", 0, "b", 0, Entries(1, (), 0, 0)))
+    pair.network.send(Envelope("s", "a", 0, "b", 0, Fetched(1, ())))
+    pair.run()
+    assert got == ["Register"] * 3
+    pair.network.widen([("a", "b")])
+    pair.network.send(Envelope("s", "a", 0, "b", 0, Entries(1, (), 0, 0)))
+    pair.run()
+    assert got == ["Register"] * 3 + ["Entries"]

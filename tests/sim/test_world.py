@@ -40,6 +40,17 @@ def test_a_run_is_stormy_enough():
     assert seen.elections > 60
     assert seen.changes_done > 20
     assert min(seen.crashes, seen.disk_faults, seen.conflicts, seen.coordinator_crashes) > 20
+    assert min(seen.clock_steps, seen.store_unanswered, seen.store_late) > 5
+
+
+def test_every_seed_is_large_enough():
+    """Unless the data really is out of reach, by the oracle's own proof."""
+    summary = run_many(range(1, 41), keep_going=True)
+    assert summary.failures == []
+    assert summary.statistics.out_of_reach <= 2
+    assert summary.smallest is not None
+    messages, elections, changes = summary.smallest
+    assert (messages >= 5000, elections >= 3, changes >= 1) == (True, True, True), summary.smallest
 
 
 class Saboteur(Observer):
