@@ -101,14 +101,13 @@ def _moved(root: Root, new: Superblock, end: int) -> movement.Records:
     """The control records that say what this superblock changes."""
     old = root.superblock
     records = root.records
+    if new.commit > old.commit:
+        records = movement.checkpointed(records, old.epoch, new.commit)
     if (new.history, new.led) != (old.history, old.led):
         return movement.activated(records, new.epoch, end)
     if new.epoch > old.epoch:
         return movement.fenced(records, new.epoch, end)
-    if new.commit > old.commit:
-        taken = movement.checkpointed(records, new.epoch, new.commit)
-        return movement.cut(taken, movement.last_checkpoint(taken).number)
-    return records
+    return movement.cut(records, movement.last_checkpoint(records).number)
 
 
 # --- the log -----------------------------------------------------------------------------------

@@ -80,9 +80,10 @@ def fenced(records: Records, epoch: int, offset: int) -> Records:
 
 def activated(records: Records, epoch: int, offset: int) -> Records:
     """An epoch became active: the next stretch may be written, and what waited may be dropped."""
-    checkpoint = last_checkpoint(records)
-    started = _added(records, RecordType.SEGMENT_START, checkpoint.number + 1, epoch, offset)
-    return cut(started, checkpoint.number)
+    stable = last_checkpoint(records).number
+    begun = [record.number for record in records if record.type is RecordType.SEGMENT_START]
+    number = min(max([stable, *begun]) + 1, stable + 2)
+    return cut(_added(records, RecordType.SEGMENT_START, number, epoch, offset), stable)
 
 
 def checkpointed(records: Records, epoch: int, offset: int) -> Records:
@@ -92,7 +93,7 @@ def checkpointed(records: Records, epoch: int, offset: int) -> Records:
     taken = _added(records, RecordType.CHECKPOINT, number, epoch, offset)
     if not active:
         return taken
-    return _added(taken, RecordType.SEGMENT_START, number + 1, epoch, offset)
+    return _added(taken, RecordType.SEGMENT_START, number + 2, epoch, offset)
 
 
 def cut(records: Records, stable: int) -> Records:

@@ -13,7 +13,7 @@ from shardlog.storage.handles import Handles
 from shardlog.storage.plan import Plan
 from shardlog.storage.store import Store
 from storage.driver import DIRECTORY, NODE, SHARD, SMALL, Driver, write
-from storage.scripts import ENTRIES, base_of, end_of, epoch_2, parted, twelve, write
+from storage.scripts import ENTRIES, base_of, end_of, epoch_2, parted, twelve
 
 Contents = dict[str, bytes]
 
