@@ -12,8 +12,9 @@ from shardlog.storage.failures import Damaged, StorageFailure
 from shardlog.storage.handles import Handles
 from shardlog.storage.plan import Plan
 from shardlog.storage.store import Store
-from storage.driver import DIRECTORY, NODE, SHARD, SMALL, Driver, write
+from storage.driver import DIRECTORY, NODE, SHARD, SMALL, Driver
 from storage.scripts import ENTRIES, base_of, end_of, epoch_2, parted, twelve
+from storage.states import write
 
 Contents = dict[str, bytes]
 

@@ -23,7 +23,8 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import Entry
 from shardlog.protocol.history import Span
-from storage.driver import Driver, after, begun, chain, superblock, write
+from storage.driver import Driver, begun
+from storage.states import after, chain, superblock, write
 
 ENTRIES = chain(24, records=(1, 3, 2))
 """Eight fill a segment."""

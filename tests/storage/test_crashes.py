@@ -12,8 +12,9 @@ import pytest
 from shardlog.protocol.effects import Format
 from shardlog.protocol.entry import Kind
 from shardlog.sim.faulty_files import Crashed, Keep
-from storage.driver import Driver, chain, from_snapshot, superblock, write
+from storage.driver import Driver, from_snapshot
 from storage.scripts import LIVES, Life
+from storage.states import chain, superblock, write
 
 SEEDS = 3
 
