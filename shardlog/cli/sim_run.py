@@ -25,12 +25,15 @@ EXIT_CODES = {
 @click.option("--start", default=1, show_default=True, help="The first seed.")
 @click.option("--jobs", default=0, help="How many processes; all cores if not given.")
 @click.option("--keep-going", is_flag=True, help="Go on after a failure.")
+@click.option("--engine", is_flag=True, help="Over the storage engine, not over a model of disks.")
 @click.pass_context
-def run(ctx: click.Context, seeds: int, start: int, jobs: int, keep_going: bool) -> None:
+def run(
+    ctx: click.Context, seeds: int, start: int, jobs: int, keep_going: bool, engine: bool
+) -> None:
     """Run many seeds; stop at the first that fails."""
     from shardlog.sim.runner import run_many
 
-    summary = run_many(range(start, start + seeds), jobs, keep_going, _report)
+    summary = run_many(range(start, start + seeds), jobs, keep_going, _report, engine)
     _summarize(summary)
     worst = summary.worst
     ctx.exit(EXIT_CODES[worst.kind] if worst else exit_codes.OK)
@@ -40,14 +43,17 @@ def run(ctx: click.Context, seeds: int, start: int, jobs: int, keep_going: bool)
 @click.option("--seed", required=True, type=int, help="The seed to replay.")
 @click.option("--trace", default=None, help="Write every step to this file; - is standard output.")
 @click.option("--options", "show_options", is_flag=True, help="Show what the seed decided.")
+@click.option("--engine", is_flag=True, help="Over the storage engine, not over a model of disks.")
 @click.pass_context
-def replay(ctx: click.Context, seed: int, trace: str | None, show_options: bool) -> None:
+def replay(
+    ctx: click.Context, seed: int, trace: str | None, show_options: bool, engine: bool
+) -> None:
     """Run one seed again."""
     from shardlog.sim.options import Options
     from shardlog.sim.runner import run_options
     from shardlog.sim.trace import Recorder
 
-    options = Options.of(seed)
+    options = Options.of(seed).on_engine() if engine else Options.of(seed)
     if show_options:
         click.echo("\n".join(options.lines()), err=True)
     if trace is None:

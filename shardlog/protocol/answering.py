@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shardlog.protocol.effects import ServeRead
-from shardlog.protocol.entry import Kind
-from shardlog.protocol.failures import NotLeader, OffsetTrimmed
+from shardlog.protocol.entry import Header, Kind
+from shardlog.protocol.failures import CorruptEntry, NotLeader, OffsetTrimmed
 from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.messages import Appended, ClientRefused, Registered
 from shardlog.protocol.replica_state import ReplicaState
@@ -35,9 +35,27 @@ def answer_reads(r: ReplicaState, lead: Leadership) -> None:
             refusal = OffsetTrimmed(r.log.first)
             r.send(read.client, ClientRefused(0, read.nonce, refusal))
             continue
-        headers = r.log.between(read.start, r.commit)
-        visible = [header for header in headers if header.kind is Kind.DATA]
-        r.emit(ServeRead(read.client, read.nonce, tuple(visible[: read.entries_max]), r.commit))
+        visible = _visible(r, read.start, read.entries_max)
+        if isinstance(visible, Header):
+            r.send(read.client, ClientRefused(0, read.nonce, CorruptEntry(visible.id)))
+        else:
+            r.emit(ServeRead(read.client, read.nonce, tuple(visible), r.commit))
+
+
+def _visible(r: ReplicaState, start: int, most: int) -> list[Header] | Header:
+    """The next committed entries that carry records; or the stretch among them that is lost."""
+    found: list[Header] = []
+    while len(found) < most:
+        headers = r.log.between(start, r.commit, most)
+        if not headers:
+            break
+        for header in headers:
+            if header.kind is Kind.UNKNOWN:
+                return header
+            if header.kind is Kind.DATA:
+                found.append(header)
+        start = headers[-1].end
+    return found[:most]
 
 
 def confirmed(r: ReplicaState, lead: Leadership, read: PendingRead) -> bool:

@@ -80,8 +80,9 @@ def _refusal_of_new(r: ReplicaState, lead: Leadership, change: Reconfiguration) 
     cursor = lead.cursors.get(change.new)
     if cursor is None or not cursor.announced or cursor.lost or cursor.snapshot:
         return NotReady("the new node is not a standby yet")
-    lag = len(r.log.between(cursor.at, r.log.end))
-    return StandbyLagging(lag) if lag > r.limits.standby_lag_entries_max else None
+    most = r.limits.standby_lag_entries_max
+    lag = len(r.log.between(cursor.at, r.log.end, most + 1))
+    return StandbyLagging(lag) if lag > most else None
 
 
 def raise_epoch(r: ReplicaState, lead: Leadership, epoch: int, operator: str) -> None:

@@ -20,9 +20,9 @@ from shardlog.protocol.states import Role
 def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
     """Send what is intact here and belongs to the asker's history; else say nothing."""
     found: list[Header] = []
-    for header in r.log.between(message.start, message.end):
+    for header in r.log.between(message.start, message.end, r.limits.fetch_entries_max):
         belongs = epoch_at(message.history, header.base) == header.epoch
-        if not belongs or header.base in r.log.marks or len(found) >= r.limits.fetch_entries_max:
+        if not belongs or header.base in r.log.marks:
             break
         found.append(header)
     if found and found[0].base == message.start:

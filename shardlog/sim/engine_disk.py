@@ -25,10 +25,11 @@ from shardlog.protocol.effects import (
     TruncateLog,
 )
 from shardlog.protocol.entry import Entry, Header
+from shardlog.sim.disk import ModelDisk
 from shardlog.sim.faulty_files import Crashed, FaultyFiles
 from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.slot import Part, Slot
-from shardlog.storage.failures import DiskFailed, MissingFile
+from shardlog.storage.failures import DiskFailed, MissingFile, StorageFailure
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import (
     BLANK_SLOT,
@@ -111,6 +112,12 @@ class EngineDisk:
         """The entry, or None if its copy here is damaged."""
         return self.store.read(header)
 
+    def headers(self, start: int, end: int, most: int) -> list[Header]:
+        return self.store.headers(start, end, most)
+
+    def covering(self, offset: int) -> Header | None:
+        return self.store.covering(offset)
+
     def _start(self) -> None:
         if self.running is not None:
             return
@@ -126,7 +133,7 @@ class EngineDisk:
         change = self.store.change_of(round_)
         try:
             self._perform(round_)
-        except DiskFailed:
+        except StorageFailure:
             self.store.fail(round_)
             self.on_error()
             return
@@ -196,7 +203,7 @@ class EngineDisk:
             try:
                 self.running.write()
                 self.running.sync()
-            except (Crashed, DiskFailed):
+            except (Crashed, StorageFailure):
                 pass
         self.files.crash()
         self._forget()
@@ -332,3 +339,6 @@ class EngineDisk:
         if packed == BLANK_SLOT or not packed:
             return Slot(it.entry, Part.ABSENT, body) if body is Part.OK else None
         return Slot(it.entry, Part.BAD, body)
+
+
+SimulatedDisk = ModelDisk | EngineDisk

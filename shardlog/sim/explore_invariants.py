@@ -105,10 +105,10 @@ def _check_follower(chain: list[Link], replica: Replica) -> None:
 
 def _holds(replica: Replica, link: Link) -> bool:
     log = replica.log
-    position = log.position(link.base)
+    header = log.starting_at(link.base)
     if link.base < log.first:
         return True
-    return position is not None and log.headers[position].checksum == link.checksum
+    return header is not None and header.checksum == link.checksum
 
 
 def check_reply(chain: Chain, reply: Appended) -> None:

@@ -33,10 +33,12 @@ class Outcome:
     text: str = ""
     details: str = ""
     seconds: float = 0.0
+    engine: bool = False
 
     @property
     def replay(self) -> str:
-        return f"replay: shardlog sim replay --seed {self.seed}"
+        on_engine = " --engine" if self.engine else ""
+        return f"replay: shardlog sim replay --seed {self.seed}{on_engine}"
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ def run_options(options: Options, observers: Sequence[Observer] = ()) -> Outcome
             failure.text,
             traceback.format_exc(),
             time.perf_counter() - started,
+            options.engine,
         )
     return Outcome(options.seed, world.statistics, seconds=time.perf_counter() - started)
 
@@ -92,17 +95,22 @@ def run_seed(seed: int) -> Outcome:
     return run_options(Options.of(seed))
 
 
+def run_seed_on_engine(seed: int) -> Outcome:
+    return run_options(Options.of(seed).on_engine())
+
+
 def run_many(
     seeds: Sequence[int],
     jobs: int = 0,
     keep_going: bool = False,
     on_outcome: Callable[[Outcome], None] | None = None,
+    engine: bool = False,
 ) -> Summary:
     """All `seeds` over `jobs` processes; stops at the first failure unless told to keep going."""
     started = time.perf_counter()
     summary = Summary()
     with _progress(len(seeds)) as advance:
-        for outcome in _outcomes(seeds, jobs or multiprocessing.cpu_count()):
+        for outcome in _outcomes(seeds, jobs or multiprocessing.cpu_count(), engine):
             summary.add(outcome)
             advance()
             if on_outcome is not None:
@@ -113,13 +121,14 @@ def run_many(
     return summary
 
 
-def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+def _outcomes(seeds: Sequence[int], jobs: int, engine: bool) -> Iterator[Outcome]:
+    run = run_seed_on_engine if engine else run_seed
     if jobs == 1 or len(seeds) == 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     context = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "fork")
     with context.Pool(min(jobs, len(seeds))) as pool:
-        yield from pool.imap_unordered(run_seed, seeds, chunksize=1)
+        yield from pool.imap_unordered(run, seeds, chunksize=1)
 
 
 def _progress(total: int) -> Any:

@@ -33,6 +33,8 @@ ENTRY_HEADER_BYTES = ENTRY_HEADER.size
 SLOT = struct.Struct("<B3xIQQQQ80sII")
 SLOT_BYTES = SLOT.size
 _SLOT_SUMMED = SLOT_BYTES - 4
+SLOT_KEYS = struct.Struct("<B3xIQ24x16xQ24xQ")
+"""Type, lineage and sequence of a slot, and base and timestamp of the header in it."""
 BLANK_SLOT = bytes(SLOT_BYTES)
 LOST_BYTE = b"\xff"
 LOST_SLOT = LOST_BYTE * SLOT_BYTES
@@ -160,6 +162,16 @@ def unpack_slot(data: Buffer, lineage: int, sequence: int) -> Slot | None:
     if known is None:
         return None
     return Slot(known[0], known[1], position, Context(end, checksum))
+
+
+def peek_slot(data: Buffer, lineage: int, sequence: int) -> tuple[int, int] | None:
+    """Base offset and timestamp alone, for those who search; None as in `unpack_slot`."""
+    if sum_of(data[:_SLOT_SUMMED]) != int.from_bytes(data[_SLOT_SUMMED:], "little"):
+        return None
+    kind, its_lineage, its_sequence, base, timestamp_ms = SLOT_KEYS.unpack_from(data)
+    if (kind, its_lineage, its_sequence) != (RecordType.ENTRY, lineage, sequence):
+        return None
+    return base, timestamp_ms
 
 
 def foreign_type(data: Buffer) -> int | None:

@@ -29,6 +29,7 @@ from shardlog.storage.layout import (
     foreign_version,
     pack_head,
     pack_header,
+    peek_slot,
     slot_sequence,
     unpack_head,
     unpack_header,
@@ -192,28 +193,41 @@ class Segment:
         """The index of the last readable slot whose base is at or below `offset`; -1 if none."""
         low, high = 0, self.count
         found = -1
-        while low < high:
-            middle = (low + high) // 2
-            index, slot = self._readable(middle, high)
-            if slot is None or slot.header.base > offset:
-                high = middle
-            else:
-                found, low = index, index + 1
+        with self.handles.use(self.path) as file:
+            while low < high:
+                middle = (low + high) // 2
+                index, keys = self._peeked(file, middle, high)
+                if keys is None or keys[0] > offset:
+                    high = middle
+                else:
+                    found, low = index, index + 1
         return found
 
     def find_time(self, timestamp_ms: int) -> int:
         """The index of the first readable slot at or after a time; `count` if there is none."""
         low, high = 0, self.count
         found = self.count
-        while low < high:
-            middle = (low + high) // 2
-            index, slot = self._readable(middle, high)
-            if slot is None or slot.header.timestamp_ms >= timestamp_ms:
-                found = index if slot is not None else found
-                high = middle
-            else:
-                low = index + 1
+        with self.handles.use(self.path) as file:
+            while low < high:
+                middle = (low + high) // 2
+                index, keys = self._peeked(file, middle, high)
+                if keys is None or keys[1] >= timestamp_ms:
+                    found = index if keys is not None else found
+                    high = middle
+                else:
+                    low = index + 1
         return found
+
+    def _peeked(self, file: File, index: int, high: int) -> tuple[int, tuple[int, int] | None]:
+        """The first slot in `[index, high)` that can be read: its base and timestamp."""
+        lineage, number = self.head.lineage, self.head.number
+        for at in range(index, high):
+            data = _read(file, SLOTS_START + at * SLOT_BYTES, SLOT_BYTES)
+            if data is not None and len(data) == SLOT_BYTES:
+                keys = peek_slot(data, lineage, slot_sequence(number, at))
+                if keys is not None:
+                    return at, keys
+        return high, None
 
     def slot_from(self, index: int) -> Slot | None:
         """The first readable slot at or behind `index`."""

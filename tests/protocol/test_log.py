@@ -245,3 +245,10 @@ def test_an_entry_is_never_cut_inside(step):
 def test_there_is_no_mark_without_an_entry():
     with pytest.raises(ImpossibleState, match="no entry at 5"):
         log_of(chain([1])).mark(5, Mark.CORRUPT)
+
+
+def test_the_boundary_behind_an_unreadable_stretch_is_what_the_next_entry_names():
+    whole = chain([1, 1, 1, 1])
+    log = holed(whole[:1], whole[1:2], whole[2:])
+    log.trim(2)
+    assert log.boundary == whole[1].checksum

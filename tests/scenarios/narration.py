@@ -93,7 +93,7 @@ class Narration(Narrator):
             self._roles[node] = role
         for effect in effects:
             match effect:
-                case TrimLog(first):
+                case TrimLog(first, _):
                     self.does(node, f"trims its log to start at {first}")
                 case RewriteEntry(entry):
                     self.does(node, f"repairs {self.words.entry(entry.header)}")

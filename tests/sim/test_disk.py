@@ -257,7 +257,7 @@ def test_repair_in_place():
 
 def test_trim_keeps_the_boundary():
     bench = Bench().formatted(*ENTRIES)
-    bench.disk.submit(TrimLog(3))
+    bench.disk.submit(TrimLog(3, 0))
     bench.sync(2)
     recovered = bench.restart()
     assert (recovered.first, recovered.boundary) == (3, ENTRIES[1].header.checksum)
@@ -266,7 +266,7 @@ def test_trim_keeps_the_boundary():
 
 def test_trim_of_everything_keeps_the_boundary():
     bench = Bench().formatted(*ENTRIES)
-    bench.disk.submit(TrimLog(8))
+    bench.disk.submit(TrimLog(8, 0))
     bench.sync(2)
     recovered = bench.restart()
     assert (recovered.first, recovered.boundary) == (8, ENTRIES[3].header.checksum)
