@@ -101,11 +101,10 @@ class Cursor:
         waiting = log.between(self.at, self.next)
         room = min(batch_entries_max, inflight_entries_max - len(waiting))
         batch: list[Header] = []
-        position = log.position(self.next)
-        if position is None:
-            return []
-        for header in log.headers[position : position + max(room, 0)]:
-            if header.base in log.marks:
+        expected = self.next
+        for header in log.between(expected, log.end, max(room, 0)):
+            if header.base != expected or header.base in log.marks:
                 break
             batch.append(header)
+            expected = header.end
         return batch

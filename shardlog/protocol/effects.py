@@ -110,7 +110,10 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class TrimLog:
+    """Drop what lies below `first`; `boundary` is the checksum of the entry that ended there."""
+
     first: int
+    boundary: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +191,8 @@ Effect = Disk | Send | SendEntries | SendFetched | ServeRead
 class Recovered:
     """What a driver found on disk at start.
 
-    If the last header is an unreadable stretch of unknown length, `tail_slots` tells how many
-    entries it may have held.
+    `headers` are the latest; older ones are in the archive.  If the last is an unreadable stretch
+    of unknown length, `tail_slots` tells how many entries it may have held.
     """
 
     superblock: Superblock
@@ -210,6 +213,8 @@ class Limits:
     pause_ms: int = 500
     repair_retry_ms: int = 100
     repair_tries_max: int = 10
+    headers_kept: int = 64
+    checkpoint_entries: int = 4096
     batch_entries_max: int = 16
     inflight_entries_max: int = 64
     fetch_entries_max: int = 64

@@ -242,7 +242,7 @@ def trim(r: ReplicaState, first: int) -> None:
     r.emit(Barrier())
     r.log.trim(first)
     r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base >= first]
-    r.emit(TrimLog(first))
+    r.emit(TrimLog(first, r.log.boundary))
 
 
 def acknowledge(r: ReplicaState, beat: int = 0) -> None:
@@ -312,7 +312,7 @@ def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
     if snapshot.first <= r.log.end:
         return
     r.in_doubt = max(r.in_doubt, r.log.tail_slots if r.log.open_tail else 0)
-    r.log = Log(snapshot.first, snapshot.boundary)
+    r.log = Log(snapshot.first, snapshot.boundary, r.archive)
     if r.in_doubt:
         r.log.open_at_end(epoch_at(snapshot.history, snapshot.first), r.in_doubt)
     r.durable_end = snapshot.first

@@ -445,8 +445,10 @@ def trim_to(r: ReplicaState, first: int) -> None:
     """
     last = r.log.headers[-1].base if r.log.headers else r.log.first
     wanted = min(first, r.sessions.applied, r.durable_end, last)
-    bases = [header.base for header in r.log.between(r.log.first, wanted + 1)]
-    first = wanted if r.log.is_boundary(wanted) else max(bases, default=r.log.first)
+    holding = r.log.covering(wanted)
+    if holding is None and wanted < r.log.end:
+        return  # nobody can tell where the entry begins
+    first = wanted if holding is None else holding.base
     if first > r.log.first:
         following.trim(r, first)
         r.sync(Due.ENTRIES, end=r.log.end)

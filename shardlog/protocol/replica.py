@@ -26,7 +26,7 @@ from shardlog.protocol.effects import (
 from shardlog.protocol.entry import Seal
 from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica, WrongShard
 from shardlog.protocol.history import epoch_at
-from shardlog.protocol.log import Log, Mark
+from shardlog.protocol.log import Archive, Log, Mark
 from shardlog.protocol.messages import (
     Abort,
     Ack,
@@ -120,16 +120,22 @@ class Replica(ReplicaState):
 
     @classmethod
     def restart(
-        cls, shard: str, node: str, limits: Limits, seal: Seal, recovered: Recovered
+        cls,
+        shard: str,
+        node: str,
+        limits: Limits,
+        seal: Seal,
+        recovered: Recovered,
+        archive: Archive | None = None,
     ) -> Replica:
         """Every replica comes back Fenced (rule 1)."""
-        self = cls(shard, node, limits, seal)
+        self = cls(shard, node, limits, seal, archive)
         block = recovered.superblock
         self.blank(block.incarnation)
         self.role = Role.FENCED
         self.epoch, self.led, self.history = block.epoch, block.led, block.history
         self.syncing = block.syncing
-        self.log = Log(recovered.first, recovered.boundary)
+        self.log = Log(recovered.first, recovered.boundary, archive)
         for header in recovered.headers:
             self.log.append(header)
         self.log.marks = dict(recovered.marks)
@@ -160,8 +166,20 @@ class Replica(ReplicaState):
             repairing.tick(self)
         elif isinstance(event, ReadFailed):
             self._read_failed(event.base)
+        if len(self.log.headers) > 2 * self.limits.headers_kept:
+            self._forget()
         out, self.out = self.out, []
         return out
+
+    def _forget(self) -> None:
+        """Leave old headers to the archive; now and then take a checkpoint, but never while fenced.
+
+        A start reads the log from the last checkpoint on.
+        """
+        safe = min(self.commit, self.durable_end, self.sessions.applied)
+        self.forgotten += self.log.forget(safe, self.limits.headers_kept)
+        if self.forgotten >= self.limits.checkpoint_entries and self.role is not Role.FENCED:
+            self.persist()
 
     def _receive(self, event: Received) -> None:
         envelope = event.envelope

@@ -23,7 +23,7 @@ from shardlog.protocol.entry import Header, Member, Seal
 from shardlog.protocol.failures import ImpossibleState, Refusal
 from shardlog.protocol.history import History, clip
 from shardlog.protocol.leadership import Leadership
-from shardlog.protocol.log import Log, Mark
+from shardlog.protocol.log import Archive, Log, Mark
 from shardlog.protocol.messages import (
     Ack,
     Append,
@@ -82,10 +82,12 @@ class ReplicaState:
     """See the module."""
 
     __slots__ = (
+        "archive",
         "commit",
         "durable_end",
         "epoch",
         "fetched_ms",
+        "forgotten",
         "heard_ms",
         "history",
         "in_doubt",
@@ -110,11 +112,14 @@ class ReplicaState:
         "token",
     )
 
-    def __init__(self, shard: str, node: str, limits: Limits, seal: Seal) -> None:
+    def __init__(
+        self, shard: str, node: str, limits: Limits, seal: Seal, archive: Archive | None = None
+    ) -> None:
         self.shard = shard
         self.node = node
         self.limits = limits
         self.seal = seal
+        self.archive = archive
         # Our own time, which never goes back: the clock, and by how much that has been set back.
         self.now_ms = 0
         self.set_back_ms = 0
@@ -132,7 +137,9 @@ class ReplicaState:
         # The last epoch this replica led, or is leading; led ≤ epoch.
         self.led = 0
         self.history: History = ()
-        self.log = Log()
+        self.log = Log(archive=self.archive)
+        # Headers left to the archive since the superblock was written last.
+        self.forgotten = 0
         # Everything below is committed; commit ≤ log.end, and it never falls.
         self.commit = 0
         # Everything below is synced; durable_end ≤ log.end.
@@ -214,6 +221,7 @@ class ReplicaState:
 
     def persist(self) -> None:
         """Write the superblock, after the log that its commit offset and sessions rest on."""
+        self.forgotten = 0
         self.emit(Barrier())
         self.emit(
             WriteSuperblock(

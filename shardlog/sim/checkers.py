@@ -14,6 +14,7 @@ from shardlog.protocol.coordination import CoordinatorEffect, CoordinatorEvent
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Effect, Event, ResetLog, Send, TruncateLog
 from shardlog.protocol.entry import Header, Kind, Member
+from shardlog.protocol.log import Log
 from shardlog.protocol.messages import Ack, BecameLeader, Commit, Envelope, FenceAnswer, Prepare
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Shard, Status
@@ -24,6 +25,14 @@ from shardlog.sim.observer import Observer
 
 if TYPE_CHECKING:
     from shardlog.sim.world import World
+
+
+def _has(log: Log, header: Header) -> bool:
+    """Whether an entry is in a log: intact, marked, or in a stretch that is to be repaired."""
+    mine = log.covering(header.base)
+    if mine is not None and mine.kind is Kind.UNKNOWN:
+        return mine.base < log.kept_from
+    return mine is not None and mine.checksum == header.checksum
 
 
 class ChainChecker(Observer):
@@ -120,8 +129,7 @@ class ChainChecker(Observer):
                 return
             if epoch >= replica.epoch:
                 continue
-            position = log.position(base)
-            if position is None or log.headers[position].checksum != self.chain[base].checksum:
+            if not _has(log, self.chain[base]):
                 raise SafetyFailure(
                     "NoLossOfConfirmedWrite",
                     f"{node} leads epoch {replica.epoch} without {self.chain[base].id}",

@@ -18,7 +18,7 @@ from shardlog.sim.atlas import reach
 from shardlog.sim.slot import Part
 
 if TYPE_CHECKING:
-    from shardlog.sim.disk import ModelDisk
+    from shardlog.sim.engine_disk import SimulatedDisk
     from shardlog.sim.node import Node
     from shardlog.sim.world import World
 
@@ -173,17 +173,17 @@ def _unreachable(world: World, record: Shard, up: list[Member]) -> str | None:
     return None
 
 
-def _open_tail(disk: ModelDisk) -> bool:
+def _open_tail(disk: SimulatedDisk) -> bool:
     last = disk.stable.get(max(disk.stable, default=0))
     return last is not None and not last.known and not last.blank
 
 
-def _known_end(disk: ModelDisk) -> int:
+def _known_end(disk: SimulatedDisk) -> int:
     ends = (slot.entry.header.end for slot in disk.stable.values() if slot.known)
     return max(ends, default=disk.first)
 
 
-def _never_had(disk: ModelDisk, base: int, checksum: int) -> bool:
+def _never_had(disk: SimulatedDisk, base: int, checksum: int) -> bool:
     """Whether the disk says positively that this entry was never on it."""
     slot = disk.stable.get(base)
     if slot is not None and slot.known:

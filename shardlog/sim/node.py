@@ -35,6 +35,7 @@ from shardlog.protocol.messages import (
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.states import Role
 from shardlog.sim.disk import ModelDisk
+from shardlog.sim.engine_disk import EngineDisk, SimulatedDisk
 from shardlog.sim.failures import CrashFailure, SimulationFailure
 from shardlog.sim.seal import seal
 
@@ -69,14 +70,7 @@ class Node:
         options = world.options
         self.world = world
         self.name = name
-        self.disk = ModelDisk(
-            world.scheduler,
-            world.random,
-            options.sync_us,
-            self._synced,
-            self.crash,
-            options.headers_last,
-        )
+        self.disk = self._disk()
         self.skew_ms = CLOCK_MS + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
         self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)
         self.up = True
@@ -91,6 +85,13 @@ class Node:
         self._failed: list[int] = []
         self.replica = self._boot()
 
+    def _disk(self) -> SimulatedDisk:
+        world, options = self.world, self.world.options
+        given = (world.scheduler, world.random, options.sync_us, self._synced, self.crash)
+        if options.engine:
+            return EngineDisk(*given, world.shard, self.name)
+        return ModelDisk(*given, options.headers_last)
+
     def now_ms(self) -> int:
         """The node's own clock: skewed, drifting, and set now and then, forwards or back."""
         return self.skew_ms + self.world.scheduler.now_us * self.rate // 1_000_000_000
@@ -104,10 +105,12 @@ class Node:
         )
         if options.scrub_every_ms:
             world.scheduler.after(options.scrub_every_ms * 1000, self._scrub, self.generation)
-        recovered = self.disk.recover()
+        disk = self.disk
+        recovered = disk.recover()
+        archive = disk if isinstance(disk, EngineDisk) else None
         if recovered is None:
-            return Replica(world.shard, self.name, options.limits, seal)
-        return Replica.restart(world.shard, self.name, options.limits, seal, recovered)
+            return Replica(world.shard, self.name, options.limits, seal, archive)
+        return Replica.restart(world.shard, self.name, options.limits, seal, recovered, archive)
 
     def crash(self) -> None:
         if not self.up:
@@ -193,15 +196,18 @@ class Node:
         log = self.replica.log
         if self.paused or not log.headers:
             return
-        self.scrub_at = (self.scrub_at + 1) % len(log.headers)
-        self._examine(log.headers[self.scrub_at])
+        found = log.between(self.scrub_at, log.end, 1) or log.between(log.first, log.end, 1)
+        for header in found:
+            self.scrub_at = header.base + 1
+            self._examine(header)
 
     def scrub_all(self) -> None:
-        for header in list(self.replica.log.headers):
+        log = self.replica.log
+        for header in log.between(log.first, log.end):
             self._examine(header)
 
     def _examine(self, header: Header) -> None:
-        if header.base not in self.replica.log.marks and self.disk.read(header) is None:
+        if self.replica.log.present(header.base) and self.disk.read(header) is None:
             self.step(ReadFailed(header.base))
 
     def step(self, event: Event) -> None:

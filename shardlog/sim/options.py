@@ -7,7 +7,7 @@ by a coin of its own.  Any option can be overridden with `dataclasses.replace`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
 
 from shardlog.protocol.coordination import CoordinatorLimits
@@ -89,6 +89,9 @@ class Options:
     # Before the first fault: time for changes that get done, so that storms meet other sizes, too.
     calm_ms: int = 0
 
+    # Whether the disks are the storage engine itself, over faulty files; else a model of it.
+    engine: bool = False
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -154,6 +157,16 @@ class Options:
             calm_ms=random.choice((0, 0, 2000, 4000)),
             changes_min=random.choice((1, 1, 1, 2, 4)),
         )
+
+    def on_engine(self) -> Options:
+        """The same over the storage engine, with so little in memory that the disk is asked."""
+        random = Random(f"engine {self.seed}")
+        limits = replace(
+            self.limits,
+            headers_kept=random.choice((1, 4, 16)),
+            checkpoint_entries=random.choice((1, 8, 32)),
+        )
+        return replace(self, engine=True, limits=limits)
 
     @property
     def nodes(self) -> int:

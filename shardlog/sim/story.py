@@ -125,8 +125,8 @@ class Narrator(Observer):
         log, tally = leader.replica.log, self.tally
         tally.trimmed = sum(1 for offset in tally.offsets if offset < log.first)
         for offset in tally.offsets:
-            position = log.position(offset)
-            if position is not None and leader.disk.read(log.headers[position]) is not None:
+            header = log.starting_at(offset)
+            if header is not None and leader.disk.read(header) is not None:
                 tally.found += 1
         tally.linearizable = check(world.history()) is None
         tally.equal = unsettled(world) is None
