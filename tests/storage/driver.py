@@ -168,7 +168,7 @@ class Driver:
         root = self.store.files.root
         if root is not None:
             assert flaw(root.records) is None
-            copies = SuperblockFile(self.files, DIRECTORY).copies()
+            copies = SuperblockFile(self.handles.files, DIRECTORY).copies()
             newest = max((copy for copy in copies if copy), key=lambda copy: copy.sequence)
             assert newest.root == root
 
