@@ -126,7 +126,7 @@ class Ambush:
         links = [(leader.node, name) for name in self.world.node_names if name != leader.node]
         self._tell(f"no entries from {leader.node}")
         self.world.network.make_thin(links)
-        length_us = self.random.randint(500_000, 4_000_000)
+        length_us = self.random.randint(500_000, 5_000_000)
         self.world.scheduler.after(length_us, self.world.network.widen, links)
 
     def _part(self, record: Shard, leader: Member, change: Reconfiguration) -> None:

@@ -78,7 +78,7 @@ class Adversary:
     def _calm_command(self, _: None) -> None:
         if self.world.scheduler.now_us < self.world.options.calm_ms * 1000:
             self.world.scheduler.after(CALM_COMMAND_US, self._calm_command, None)
-            self.command(hurry=True)
+            self.command(only=(Swap, Contract))
 
     def _again(self, kind: Kind) -> None:
         self.world.scheduler.after(self._about_us(kind[0] * self.slower), self._strike, kind)
@@ -93,7 +93,7 @@ class Adversary:
         if elections and self.random.random() < 0.1:
             self._crash_leader()
         if changes and self.random.random() < 0.2:
-            self.command(hurry=True)
+            self.command(only=(Swap, Expand, Contract))
 
     def calm(self) -> None:
         """Too much goes wrong for anything to get done: everything becomes rarer."""
@@ -304,13 +304,13 @@ class Adversary:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def command(self, hurry: bool = False) -> None:
-        """Ask some coordinator for something; it may be refused."""
+    def command(self, only: tuple[type[Command], ...] = ()) -> None:
+        """Ask some coordinator for something, of these types if any are named; it may refuse."""
         up = [operator for operator in self.world.operators.values() if operator.up]
         command = self._some_command()
         if not up or command is None:
             return
-        if hurry and not isinstance(command, Swap | Expand | Contract):
+        if only and not isinstance(command, only):
             return
         if isinstance(command, Swap | Expand | Contract):
             if self.world.atlas.pending or not self.world.atlas.may_change(command):
@@ -349,4 +349,6 @@ class Adversary:
             return None
         if kind == "expand":
             return Expand(random.choice(spares))
-        return Swap(random.choice(members), random.choice(spares))
+        down = [name for name in members if not world.nodes[name].up]
+        replaced = down if down and random.random() < 0.6 else members
+        return Swap(random.choice(replaced), random.choice(spares))

@@ -1,8 +1,8 @@
 """The network: it delays, loses, repeats, reorders and holds back, and never alters.
 
 A link is one direction between two named ends.  Four things can be wrong with it, each by
-itself: it may be *cut* (what is sent is lost), *thin* (what carries bodies is lost and the rest
-comes through, as where large packets vanish), *clogged* (what is sent is held back and comes
+itself: it may be *cut* (what is sent is lost), *thin* (the stream of entries is stuck and the rest
+comes through, on connections of its own), *clogged* (what is sent is held back and comes
 later, in order or not), or merely bad (each message takes its chances).  Cutting both directions
 between two groups of ends is a split; cutting one direction is what TCP keepalives overlook.
 
@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from shardlog.protocol.messages import Entries, Envelope, Fetched
+from shardlog.protocol.messages import Entries, Envelope
 from shardlog.sim.scheduler import Scheduler
 
 Receiver = Callable[[Envelope], None]
-
-BULKY = frozenset({Entries, Fetched})
-"""Messages that carry bodies from node to node."""
 
 
 class Link:
@@ -100,7 +97,7 @@ class Network:
         if link.cuts:
             self.lost += 1
             return
-        if link.thin and type(envelope.message) in BULKY:
+        if link.thin and type(envelope.message) is Entries:
             self.lost += 1
             return
         if link.held is not None:
