@@ -1,0 +1,74 @@
+"""A new node's snapshot: begun under one leader, finished under another, damaged in between."""
+
+from protocol.harness import Node, chain, entries, fenced, history_of, only, sent
+from shardlog.protocol.effects import ReadFailed, RewriteEntry, TruncateLog
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Header, Member
+from shardlog.protocol.failures import BelowCommit
+from shardlog.protocol.messages import Fetch, Fetched, InstallSnapshot, Refused, Snapshot
+
+A, B = Member("a", 1), Member("b", 1)
+OLD = chain([1, 1, 1, 2])
+NEW = OLD[:2] + chain([3, 3, 3], start=2, parent=OLD[1].checksum)
+
+
+def snapshot_of(source: Member, headers: list[Header], end: int | None = None) -> Snapshot:
+    whole = headers[: len(headers) if end is None else end]
+    return Snapshot(
+        source,
+        history_of(headers),
+        0,
+        GENESIS_CHECKSUM,
+        whole[-1].end,
+        whole[-1].checksum,
+        (),
+    )
+
+
+def half_way() -> Node:
+    """It has fetched all but the last entry of A's log."""
+    node = fenced("d", epoch=2)
+    node.receive(InstallSnapshot(2, snapshot_of(A, OLD)))
+    node.receive(Fetched(2, entries(OLD[:3])), A)
+    assert node.replica.log.headers == OLD[:3]
+    return node
+
+
+def test_V8_another_leaders_snapshot_keeps_only_the_common_prefix():
+    node = half_way()
+    effects = node.receive(InstallSnapshot(3, snapshot_of(B, NEW)))
+    assert only(effects, TruncateLog).end == 2
+    assert node.replica.log.headers == OLD[:2]
+    asked = only(node.tick(1000), Fetch)
+    assert (asked.start, asked.end) == (2, 5)
+    node.receive(Fetched(3, entries(NEW[2:])), B)
+    assert node.replica.log.headers == NEW
+    assert node.replica.syncing is None
+    assert node.replica.commit == 5
+
+
+def test_V8_a_shorter_snapshot_of_the_same_history_is_there_already():
+    node = half_way()
+    node.receive(InstallSnapshot(3, snapshot_of(B, NEW, end=2)))
+    assert node.replica.log.headers == OLD[:2]
+    assert node.replica.syncing is None
+
+
+def test_V8_what_decayed_meanwhile_is_fetched_again_before_it_counts_as_installed():
+    node = half_way()
+    node.step(ReadFailed(1))
+    node.receive(Fetched(2, entries(OLD[3:])), A)
+    assert node.replica.syncing is not None
+    asked = only(node.tick(1000), Fetch)
+    assert asked.start == 1
+    effects = node.receive(Fetched(2, entries(OLD[1:2])), A)
+    assert sent(effects, RewriteEntry)
+    assert node.replica.syncing is None
+
+
+def test_V8_nothing_committed_is_given_up_for_a_snapshot():
+    node = half_way()
+    node.replica.commit = 3
+    node.checked = 3
+    effects = node.receive(InstallSnapshot(3, snapshot_of(B, NEW)))
+    assert only(effects, Refused).refusal == BelowCommit(3)
+    assert node.replica.log.headers == OLD[:3]
