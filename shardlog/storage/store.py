@@ -97,10 +97,17 @@ class Store:
         self._queue.append(effect)
         if isinstance(effect, RewriteEntry):
             self.fresh[effect.entry.header.base] = effect.entry
+            self._note_end(effect.entry.header)
         elif isinstance(effect, TruncateLog):
             self._forget(effect.end)
         elif isinstance(effect, ResetLog | Erase | Format):
             self._forget(0)
+
+    def _note_end(self, header: Header) -> None:
+        """An entry that could not be read is known again, and may end a commit context."""
+        end = (header.end, header.checksum)
+        if header.end > self.files.context.end and end not in self._ends:
+            self._ends = deque(sorted((*self._ends, end)))
 
     def _forget(self, end: int) -> None:
         """What lies at or behind `end` is not to be read any more."""

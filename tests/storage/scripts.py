@@ -178,6 +178,9 @@ LIVES = {
         (fenced(3, end_of(5)), fenced(4, end_of(5))),
     ),
     "a superblock outgrows its place": life(begun, (many_spans(700),), (many_spans(701),)),
+    "promises of several sectors": life(
+        begun, (many_spans(90),), (many_spans(120),), (many_spans(110),)
+    ),
     "checkpoint behind which the log is read": life(
         twenty,
         (epoch_1(end_of(10), sessions_at=end_of(10)),),

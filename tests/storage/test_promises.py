@@ -10,19 +10,23 @@ from shardlog.protocol.effects import (
     TruncateLog,
     WriteSuperblock,
 )
+from shardlog.protocol.entry import unreadable
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.history import Span
+from shardlog.protocol.log import Mark
 from shardlog.sim.faulty_files import Crashed
 from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import DiskFailed
 from shardlog.storage.layout import (
+    ENTRY_HEADER_BYTES,
     SLOT_BYTES,
     RecordType,
+    pack_header,
 )
 from shardlog.storage.root import pack_root
 from shardlog.storage.superblock import COPIES, STRIDE_BYTES, SuperblockFile, _packed
 from storage.driver import DIRECTORY, Driver, begun
-from storage.scripts import ENTRIES, base_of, end_of, epoch_2, fenced, parted, twelve
+from storage.scripts import ENTRIES, base_of, end_of, epoch_1, epoch_2, fenced, parted, twelve
 from storage.states import after, found, superblock, write
 from storage.tampering import overwrite, refused, resealed, tamper
 
@@ -286,3 +290,26 @@ def test_a_cut_below_the_commit_offset_is_impossible() -> None:
     driver.submit(TruncateLog(end_of(4)))
     with pytest.raises(ImpossibleState):
         driver.settle()
+
+
+def test_what_lies_behind_the_end_at_a_start_never_comes_back() -> None:
+    """Two entries were on their way; the first did not land, the second did."""
+    driver = begun(ENTRIES[:3])
+    segment = driver.place(base_of(2))[0]
+    lost, stray = ENTRIES[3], ENTRIES[4]
+    at = segment.position + ENTRY_HEADER_BYTES + len(lost.body)
+    overwrite(driver, segment.path, at, pack_header(stray.header, len(stray.body)) + stray.body)
+    driver.crash()
+    driver.do(write([lost]), epoch_2(4))
+    driver.crash()
+    assert driver.state.headers[-1] == lost.header
+
+
+def test_a_lost_stretch_that_begins_below_the_first_offset_keeps_its_rest() -> None:
+    driver = twelve()
+    driver.do(epoch_1(end_of(5)), TrimLog(end_of(2), ENTRIES[2].header.checksum))
+    driver.rot_both(base_of(2), base_of(3), base_of(4))
+    recovered = driver.damaged_restart()
+    assert recovered.headers[0] == unreadable(1, end_of(2), end_of(4) - end_of(2))
+    assert recovered.marks == ((end_of(2), Mark.FAULT),)
+    assert recovered.headers[1] == ENTRIES[5].header

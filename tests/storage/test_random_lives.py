@@ -135,6 +135,8 @@ class Life:
         with suppress(Crashed):
             self.driver.settle()
         self.driver.crash("random")
+        assert self.state.superblock is not None
+        self.epoch = self.state.superblock.epoch
 
     def step(self) -> None:
         steps = (self.append, self.append, self.append, self.sync, self.rounds, self.promise,
