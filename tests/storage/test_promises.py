@@ -313,3 +313,15 @@ def test_a_lost_stretch_that_begins_below_the_first_offset_keeps_its_rest() -> N
     assert recovered.headers[0] == unreadable(1, end_of(2), end_of(4) - end_of(2))
     assert recovered.marks == ((end_of(2), Mark.FAULT),)
     assert recovered.headers[1] == ENTRIES[5].header
+
+
+def test_a_slot_is_written_again_at_a_start_so_that_later_damage_is_no_blank() -> None:
+    """The entry landed, its slot did not: found whole it counts, and must be told from torn."""
+    driver = begun(ENTRIES[:3])
+    driver.submit(write(ENTRIES[3:4]))
+    driver.step()
+    driver.crash("none")
+    assert len(driver.state.headers) == 4
+    driver.rot_entry(base_of(3))
+    recovered = driver.damaged_restart()
+    assert recovered.marks == ((base_of(3), Mark.CORRUPT),)
