@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardlog.protocol.coordination import Swap
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Reconfiguration
 from shardlog.protocol.shard import Phase, Shard, Status
@@ -122,12 +123,19 @@ class Ambush:
         self._cut(links, self.random.randint(500_000, 3_000_000))
 
     def _thin_out(self, leader: Member) -> None:
-        """The leader is heard by all, and its entries reach nobody."""
+        """The leader is heard by all, and its entries reach nobody; somebody replaces a member."""
         links = [(leader.node, name) for name in self.world.node_names if name != leader.node]
         self._tell(f"no entries from {leader.node}")
         self.world.network.make_thin(links)
         length_us = self.random.randint(500_000, 5_000_000)
         self.world.scheduler.after(length_us, self.world.network.widen, links)
+        if self.random.random() < 0.5:
+            delay_us = self.random.randint(0, 500_000)
+            self.world.scheduler.after(delay_us, self._replace, None)
+
+    def _replace(self, _: None) -> None:
+        if self.world.adversary.active:
+            self.world.adversary.command(only=(Swap,))
 
     def _part(self, record: Shard, leader: Member, change: Reconfiguration) -> None:
         """Those that stay are split from those that come and go; the leader hears no operator."""

@@ -308,9 +308,10 @@ class Adversary:
         """Ask some coordinator for something, of these types if any are named; it may refuse."""
         up = [operator for operator in self.world.operators.values() if operator.up]
         command = self._some_command()
-        if not up or command is None:
-            return
-        if only and not isinstance(command, only):
+        for _ in range(4):
+            if only and not isinstance(command, only):
+                command = self._some_command()
+        if not up or command is None or (only and not isinstance(command, only)):
             return
         if isinstance(command, Swap | Expand | Contract):
             if self.world.atlas.pending or not self.world.atlas.may_change(command):
