@@ -72,6 +72,8 @@ class Round:
     alone: Callable[[], None] | None = None
     # Whether a queued operation, and not only a preparation for one, is done with this round.
     settles: bool = False
+    # Whether entries are left to the kernel to write back (`durability: Relaxed`).
+    relaxed: bool = False
     pinned: list[str] = field(default_factory=list)
 
     def write(self) -> None:
@@ -92,8 +94,13 @@ class Round:
         with self.handles.use(path) as file:
             file.write(position, buffers)
 
+    @property
+    def unsynced(self) -> list[str]:
+        """The files that a sync has to cover."""
+        return [] if self.relaxed else self.pinned
+
     def sync(self) -> None:
-        for path in self.pinned:
+        for path in self.unsynced:
             with self.handles.use(path) as file:
                 file.sync()
 

@@ -62,6 +62,8 @@ class Store:
         self._ends: deque[tuple[int, int]] = deque()
         self.stalled: Retriable | None = None
         self.broken = False
+        # `durability: Relaxed`: entries survive the process, not the power; promises are synced.
+        self.relaxed = False
 
     @classmethod
     def open(
@@ -162,7 +164,7 @@ class Store:
             raise ImpossibleState("a broken store was asked for more")
         if not self.waiting:
             return None
-        round_ = Round(self.files.handles, slotted=self._slotless)
+        round_ = Round(self.files.handles, slotted=self._slotless, relaxed=self.relaxed)
         if self._queue and isinstance(self._queue[0], Append):
             self._take_group(round_)
         elif self._queue and self._slotless is None:

@@ -1,0 +1,192 @@
+"""All replicas of one volume, and the group commit that they share.
+
+While one batch of rounds is on its way to the disk, what comes in gathers in the stores; when it
+is done, whatever gathered is the next batch.  Writing and syncing happen in threads, never on the
+event loop.  Few files are synced each by itself, side by side; from `sync_together_from` files on
+one sync of the whole volume is cheaper (measured: `docs/benchmarks.md`).
+
+A round that fails for want of room is tried again later, and its replica says meanwhile that it is
+stalled.  Any other failure is the end of that replica in this process: it has to be opened anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote, unquote
+
+from shardlog.protocol.effects import Disk, Recovered
+from shardlog.storage.failures import Retriable, StorageFailure
+from shardlog.storage.files import Files
+from shardlog.storage.handles import Handles
+from shardlog.storage.plan import Plan
+from shardlog.storage.rounds import Round
+from shardlog.storage.store import Store
+
+
+class VolumeFiles(Files, Protocol):
+    """Files that can all be synced at once."""
+
+    def sync_volume(self, path: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeLimits:
+    """`workers` threads write and sync; a stalled replica is tried again after `retry_ms`."""
+
+    workers: int = 8
+    sync_together_from: int = 128
+    open_files_max: int = 1024
+    retry_ms: int = 200
+
+
+class Hosted:
+    """One replica's store on this volume, and whom to tell."""
+
+    __slots__ = ("_volume", "on_failed", "on_synced", "shard", "store")
+
+    def __init__(
+        self,
+        volume: Volume,
+        shard: str,
+        store: Store,
+        on_synced: Callable[[int], None],
+        on_failed: Callable[[StorageFailure], None],
+    ) -> None:
+        self._volume = volume
+        self.shard = shard
+        self.store = store
+        self.on_synced = on_synced
+        self.on_failed = on_failed
+
+    def submit(self, effect: Disk) -> None:
+        self.store.submit(effect)
+        self._volume.wake(self)
+
+
+Done = tuple[Hosted, Round, StorageFailure | None]
+
+
+class Volume:
+    """See the module.  `run` is a task for as long as the volume is used."""
+
+    def __init__(
+        self,
+        files: VolumeFiles,
+        directory: str,
+        node: str,
+        plan: Plan | None = None,
+        limits: VolumeLimits | None = None,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.node = node
+        self.plan = plan or Plan()
+        self.limits = limits or VolumeLimits()
+        self.handles = Handles(files, self.limits.open_files_max)
+        self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
+        self._performer = ThreadPoolExecutor(1, "volume-batch")
+        self._woken: dict[Hosted, None] = {}
+        self._wake = asyncio.Event()
+        files.make_directory(directory)
+
+    def shards(self) -> list[str]:
+        """Those that have a directory here, formatted or not."""
+        return [unquote(name) for name in self.files.list(self.directory)]
+
+    def open(
+        self,
+        shard: str,
+        on_synced: Callable[[int], None],
+        on_failed: Callable[[StorageFailure], None],
+    ) -> tuple[Hosted, Recovered | None]:
+        """A replica's store, and what was found in it; None if there is no replica."""
+        directory = f"{self.directory}/{quote(shard, safe='')}"
+        store, recovered = Store.open(self.handles, directory, shard, self.node, self.plan)
+        return Hosted(self, shard, store, on_synced, on_failed), recovered
+
+    def wake(self, hosted: Hosted) -> None:
+        """There may be something to do for this replica."""
+        self._woken[hosted] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Perform batch after batch, until cancelled; the one under way is finished first."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                batch = self._taken()
+                if batch:
+                    performing = loop.run_in_executor(self._performer, self._perform, batch)
+                    self._settle(await asyncio.shield(performing))
+        finally:
+            self._performer.shutdown()
+            self._threads.shutdown()
+            self.handles.close()
+
+    def _taken(self) -> list[tuple[Hosted, Round]]:
+        woken, self._woken = self._woken, {}
+        batch: list[tuple[Hosted, Round]] = []
+        for hosted in woken:
+            round_ = None if hosted.store.broken else hosted.store.take()
+            if round_ is not None:
+                batch.append((hosted, round_))
+        return batch
+
+    # --- in threads ------------------------------------------------------------------------------
+
+    def _perform(self, batch: list[tuple[Hosted, Round]]) -> list[Done]:
+        if len(batch) == 1:
+            written = [self._written(batch[0])]
+        else:
+            written = list(self._threads.map(self._written, batch))
+        whole = [(hosted, round_) for hosted, round_, failure in written if failure is None]
+        failed = [done for done in written if done[2] is not None]
+        paths = sum(len(round_.unsynced) for _, round_ in whole)
+        if paths >= self.limits.sync_together_from:
+            return failed + self._synced_together(whole)
+        if len(whole) == 1:
+            return [*failed, self._synced(whole[0])]
+        return failed + list(self._threads.map(self._synced, whole))
+
+    def _written(self, item: tuple[Hosted, Round]) -> Done:
+        return self._tried(item, item[1].write)
+
+    def _synced(self, item: tuple[Hosted, Round]) -> Done:
+        return self._tried(item, item[1].sync)
+
+    def _tried(self, item: tuple[Hosted, Round], act: Callable[[], None]) -> Done:
+        try:
+            act()
+        except StorageFailure as failure:
+            return (*item, failure)
+        return (*item, None)
+
+    def _synced_together(self, whole: list[tuple[Hosted, Round]]) -> list[Done]:
+        try:
+            self.files.sync_volume(self.directory)
+        except StorageFailure as failure:
+            return [(*item, failure) for item in whole]
+        return [(*item, None) for item in whole]
+
+    # --- back on the loop ------------------------------------------------------------------------
+
+    def _settle(self, batch: list[Done]) -> None:
+        for hosted, round_, failure in batch:
+            if failure is None:
+                for token in hosted.store.finish(round_):
+                    hosted.on_synced(token)
+                if hosted.store.waiting:
+                    self.wake(hosted)
+            elif isinstance(failure, Retriable):
+                hosted.store.defer(round_, failure)
+                later = self.limits.retry_ms / 1000
+                asyncio.get_running_loop().call_later(later, self.wake, hosted)
+            else:
+                hosted.store.fail(round_)
+                hosted.on_failed(failure)
