@@ -105,6 +105,8 @@ class Life:
             self.driver.submit(Barrier(), TrimLog(first, log.checksum_before(first)))
 
     def reset(self) -> None:
+        """Behind all that waits: else an older commit context rides along, which is safe."""
+        self.driver.settle()
         block = self.state.superblock
         assert block is not None
         first = self.state.end + 1 + self.pick(9)
