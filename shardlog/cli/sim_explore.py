@@ -17,7 +17,7 @@ EXIT_CODES = {"SafetyFailure": exit_codes.SAFETY, "CrashFailure": exit_codes.CRA
 
 @click.command()
 @click.option("--world", "names", multiple=True, help="Which world; may be repeated. Default: all.")
-@click.option("--epochs", type=int, help="Elections start while the epoch is below this.")
+@click.option("--epochs", type=int, help="Epochs opened by elections, the first one included.")
 @click.option("--writes", type=int, help="How many writes.")
 @click.option("--crashes", type=int, help="How many crashes of replicas and coordinators.")
 @click.option("--max-states", default=0, help="Give a world up at so many states; 0 for never.")

@@ -37,6 +37,7 @@ from shardlog.protocol.messages import (
     StatusRequest,
 )
 from shardlog.protocol.shard import Shard
+from shardlog.sim.explore_messages import Reduction
 from shardlog.sim.explore_replicas import NOW_MS, SHARD
 from shardlog.sim.explore_values import canonical, copied, key
 
@@ -111,7 +112,7 @@ def started(name: str, store: Store) -> Coordinator:
 
 
 def steps(
-    state: Coordinator, store: Store, event: CoordinatorInput, reduced: bool = False
+    state: Coordinator, store: Store, event: CoordinatorInput, reduction: Reduction = Reduction.NONE
 ) -> list[Driven]:
     """What the coordinator may do now: more than one thing only where names would decide.
 
@@ -119,13 +120,13 @@ def steps(
     unless the record prefers one.  Every one of them is preferred here, each in its own branch:
     only so are nodes interchangeable.
     """
-    first = _step(state, store, event, None, reduced)
+    first = _step(state, store, event, None, reduction)
     found = {key(first.after): first}
     chosen = first.after.election and first.after.election.asked
     before = state.election and state.election.asked
     if chosen and not before and state.record is not None:
         for member in state.record.final_ensemble:
-            other = _step(state, store, event, member.node, reduced)
+            other = _step(state, store, event, member.node, reduction)
             election = other.after.election
             if election and election.asked and election.asked[0] == member:
                 found.setdefault(key(other.after), other)
@@ -133,14 +134,14 @@ def steps(
 
 
 def crashes(
-    state: Coordinator, store: Store, event: CoordinatorInput, reduced: bool = False
+    state: Coordinator, store: Store, event: CoordinatorInput, reduction: Reduction = Reduction.NONE
 ) -> list[Driven]:
     """The coordinator dies after each of its writes but the last, and another life begins.
 
     After the last write, and between steps, is a crash of its own.
     """
     name = state.name
-    driven = _step(state, store, event, None, reduced)
+    driven = _step(state, store, event, None, reduction)
     return [Driven(started(name, each), each, (each,), ()) for each in driven.stores[:-1]]
 
 
@@ -149,7 +150,7 @@ def _step(
     store: Store,
     event: CoordinatorInput,
     preferred: str | None,
-    reduced: bool,
+    reduction: Reduction,
 ) -> Driven:
     c = copied(state)
     if preferred is not None and c.record is not None:
@@ -157,7 +158,9 @@ def _step(
     sent: list[Envelope] = []
     stores: list[Store] = []
     waiting: list[CoordinatorEffect] = []
+    reduced = Reduction.LEFTOVERS in reduction
     unsent: tuple[type[Message], ...] = JOINS if reduced else (StatusRequest,)
+    fenced_once = Reduction.FENCES in reduction and isinstance(event, Polled)
     if reduced and c.record is not None and c.record.joining:
         c.installed = True
     for effects in _inputs(c, store, event):
@@ -165,9 +168,8 @@ def _step(
         while waiting:
             effect = waiting.pop(0)
             if isinstance(effect, Send):
-                if not isinstance(effect.envelope.message, unsent) and not (
-                    reduced and isinstance(event, Polled) and _fences_again(c, effect.envelope)
-                ):
+                again = fenced_once and _fences_again(c, effect.envelope)
+                if not again and not isinstance(effect.envelope.message, unsent):
                     sent.append(effect.envelope)
             elif isinstance(effect, CompareAndSwap):
                 done = effect.version == store.version
@@ -183,7 +185,7 @@ def _step(
 
 
 def _fences_again(c: Coordinator, envelope: Envelope) -> bool:
-    """A member that is Fenced and has no cursor will also be announced to without that."""
+    """To a member, not to a node that joins, which could not be announced to otherwise."""
     joining = c.record.joining.node if c.record and c.record.joining else None
     return isinstance(envelope.message, Fence) and envelope.dst != joining
 

@@ -116,7 +116,6 @@ class Known:
         self.nodes = nodes
         self.alone = len(ends) == nodes + 1
         self.reduction = reduction
-        self.cleared = Reduction.LEFTOVERS in reduction
         self.replicas: Numbers[Replica] = Numbers()
         self.faces: list[Face] = []
         self.images: Numbers[Image | None] = Numbers()
@@ -274,7 +273,7 @@ class Known:
         found = self._drives.get(at)
         if found is None:
             self.misses += 1
-            driven = coordinators.steps(*self._driven(at), reduced=self.cleared)
+            driven = coordinators.steps(*self._driven(at), reduction=self.reduction)
             found = self._drives[at] = self._numbered(coordinator, store, driven)
         return found
 
@@ -283,7 +282,7 @@ class Known:
         at = (coordinator, store, event)
         found = self._dying.get(at)
         if found is None:
-            driven = coordinators.crashes(*self._driven(at), reduced=self.cleared)
+            driven = coordinators.crashes(*self._driven(at), reduction=self.reduction)
             found = self._dying[at] = self._numbered(coordinator, store, driven)
         return found
 

@@ -24,7 +24,9 @@ from typing import NamedTuple
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import DivergenceMismatch, NoReplica, OffsetGap
-from shardlog.protocol.history import last_epoch
+from shardlog.protocol.following import refusal_to_follow
+from shardlog.protocol.history import OPEN_END, divergence, last_epoch
+from shardlog.protocol.leading import refusal_to_lead
 from shardlog.protocol.messages import (
     Aborted,
     Ack,
@@ -71,27 +73,34 @@ class Reduction(Flag):
     REFUSALS = auto()
     """Refusals are not heeded: what they repeat is in flight anyway, and a leader that is not told
     of a later epoch can do all that one that is told can."""
-    CURSORS = auto()
-    """A leader forgets of a follower what it will never read, and repeated acknowledgements."""
-    COUNTED = auto()
-    """Also that a follower holds all that is committed: only coverage asks for that, so this is
-    for worlds without a change."""
     ACKS = auto()
     """Acknowledgements are urgent, but for those of `slow` nodes."""
     ANSWERS = auto()
     """What adds a follower is urgent, and so is the word that an election has ended."""
     QUORUMS = auto()
     """Fence answers are heard a quorum at a time (`World`)."""
+    LAST = auto()
+    """In the last epoch of a world its leader is brought up, and followers are fed, at once."""
     HISTORIES = auto()
     """A Fenced replica keeps the part of its history that it would tell."""
+    FENCES = auto()
+    """A coordinator that looks after its shard does not fence members again.  One that is Fenced
+    that way hears nothing of earlier epochs any more, as if it were lost, and is announced to as it
+    would be without."""
     LEFTOVERS = auto()
     """New nodes have joined before the world begins, and nothing is cleared away in the end."""
-    CHANGES = (
-        SYMMETRY | COMMITS | REFUSALS | CURSORS | ACKS | ANSWERS | QUORUMS | HISTORIES | LEFTOVERS
+    ALL = (
+        SYMMETRY
+        | COMMITS
+        | REFUSALS
+        | ACKS
+        | ANSWERS
+        | QUORUMS
+        | LAST
+        | HISTORIES
+        | FENCES
+        | LEFTOVERS
     )
-    """For worlds with a change."""
-    ELECTIONS = CHANGES | COUNTED
-    """For worlds without one."""
 
 
 class Fate(IntEnum):
@@ -150,11 +159,13 @@ class Mood(NamedTuple):
     """What else decides the fate of messages.
 
     `slow` are those whose acknowledgements are not urgent, because a change may turn on whether
-    they were counted before it.  `unshaken`: no crash can come any more.
+    they were counted before it.  `unshaken`: no crash can come any more.  `last` is the record's
+    epoch if no other one, and no crash, can come any more; else 0.
     """
 
     slow: frozenset[str]
     unshaken: bool
+    last: int
 
 
 def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, mood: Mood) -> Fate:
@@ -180,6 +191,8 @@ def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, 
         return Fate.DEAD
     if isinstance(message, BecomeLeader) and mood.unshaken and replica.lead is not None:
         return Fate.DEAD  # it leads that epoch, and will not forget it
+    if mood.last and epoch == mood.last and _fits(envelope, replica):
+        return Fate.URGENT
     if Reduction.ANSWERS not in reduction:
         return Fate.WAITS
     if isinstance(message, AddFollower) and _adds(message, replica):
@@ -201,28 +214,19 @@ def _fate_at_leader(
     A follower that came back and is Fenced tells where it is; it takes nothing but an announcement
     now, so its leader only gains by knowing.
 
-    An acknowledgement that has been counted could only matter again if the follower were added
-    anew within the epoch, and then it would repeat what the follower will say itself.
-
-    Among elections alone an acknowledgement is urgent.  It makes the leader call committed what a
-    quorum holds already.  Nothing else that a leader does depends on its commit offset, unless a
-    reconfiguration asks for it; so a leader that knows can do what one that does not know can, and
-    everybody has to keep what it called committed.
+    An acknowledgement makes the leader call committed what a quorum holds already, and everybody
+    has to keep that.  Nothing else that a leader does depends on its commit offset, but for a
+    change: it may be prepared once something is committed, and is covered when the final ensemble
+    holds all that is.  An acknowledgement of a node that stays makes neither harder here, because
+    in all these worlds the leader and one that stays are a quorum of the final ensemble; one that
+    leaves is `slow`, since its acknowledgements count only if they come before the change.
     """
     lead = replica.lead
     if lead is None or message.epoch != replica.epoch:
         return Fate.DEAD
     answers = Fate.URGENT if Reduction.ANSWERS in reduction else Fate.WAITS
-    if isinstance(message, FenceAnswer):
+    if not isinstance(message, Ack):
         return answers
-    cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
-    if isinstance(message, Progress):
-        told = cursor is not None and cursor.announced and cursor.at >= message.at
-        return Fate.DEAD if told and Reduction.CURSORS in reduction else answers
-    if cursor is not None and cursor.announced and Reduction.CURSORS in reduction:
-        counted = max(cursor.acked, replica.commit - (Reduction.COUNTED not in reduction))
-        if message.end <= counted:
-            return Fate.DEAD
     urgent = Reduction.ACKS in reduction and envelope.src not in slow
     return Fate.URGENT if urgent else Fate.WAITS
 
@@ -237,6 +241,29 @@ def _absorbed(message: Entries, replica: Replica) -> bool:
         return False
     end = message.entries[-1].header.end
     return end <= replica.log.end and min(message.commit, replica.log.end) <= replica.commit
+
+
+def _fits(envelope: Envelope, replica: Replica) -> bool:
+    """In the last epoch: whether this leads, or feeds, a replica that waits for just that.
+
+    The replica has passed all other epochs, or follows the same leader, so nothing else that may
+    still come to it could make it do anything else.  Elections and crashes, which would find a
+    difference in what it lacks, are over.
+    """
+    message = envelope.message
+    log, history = replica.log, replica.history
+    source = Member(envelope.src, envelope.src_incarnation)
+    if isinstance(message, BecomeLeader):
+        cut = divergence(history, log.may_end, message.kept.history, message.kept.end)
+        return refusal_to_lead(replica, message, cut) is None
+    if isinstance(message, Announce):
+        cut = divergence(history, log.may_end, message.history, OPEN_END)
+        waits = replica.epoch == message.epoch or replica.leader == source
+        return waits and refusal_to_follow(replica, message, cut) is None
+    if isinstance(message, Entries):
+        follows = replica.role in (Role.FOLLOWER, Role.STANDBY) and replica.epoch == message.epoch
+        return follows and log.refusal_to_append(message.entries[0].header) is None
+    return False
 
 
 def _adds(message: AddFollower, replica: Replica) -> bool:

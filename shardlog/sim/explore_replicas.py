@@ -136,10 +136,6 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
                 cursor.cut = OPEN_END
             else:
                 cursor.at = cursor.next = 0
-            if Reduction.CURSORS in reduction and not cursor.standby:
-                cursor.at = cursor.next
-                if cursor.acked < replica.commit + (Reduction.COUNTED in reduction):
-                    cursor.acked = 0
             if not lead.beat:
                 cursor.promised = 0  # compared only with acks that echo a heartbeat
     return replica

@@ -49,7 +49,7 @@ class Bounds:
     crashes: int = 1
     commands: tuple[Command, ...] = ()
     polls: bool = False
-    reduction: Reduction = Reduction.ELECTIONS
+    reduction: Reduction = Reduction.ALL
     interchangeable: tuple[tuple[str, ...], ...] = ()
     slow: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ class World:
         self.cells = Cells(known)
         groups = bounds.interchangeable if Reduction.SYMMETRY in bounds.reduction else ()
         self.symmetry = Symmetry(self.cells, bounds.nodes, names, groups)
-        self._posts: dict[tuple[int, int, bool], Post] = {}
+        self._posts: dict[tuple[int, int, bool, bool], Post] = {}
         self._every_post: dict[Mood, Post] = {}
         self._duties: dict[tuple[int, ...], list[Duty]] = {}
         self._hasty: dict[tuple[int, int], Duty | None] = {}
@@ -101,7 +101,8 @@ class World:
 
     def successors(self, state: State) -> list[State]:
         """Every state that one action leads to, not yet reduced by symmetry."""
-        self._found = found = []
+        found: list[State] = []
+        self._found = found
         self._actions = []
         post = self._post(state)
         left = state[self.at_writes]
@@ -130,14 +131,15 @@ class World:
         self.cells.doing = move.action
         core = list(state)
         core[at] = move.own
+        touched = [at]
         core[self.at_writes] -= move.spent
         chain = state[self.at_chain]
         if move.voiced or move.replies or self.known.judged.get((chain, move.witness), -1) != chain:
             self._judge(core, move.witness, move.replies)
         if move.action.crashed:
             core[self.at_crashes] -= 1
-            post = self._change_mood(core, post)
-        self._send(state, core, [at], move.sent, post, move.bare)
+            post = self._change_mood(core, touched, post)
+        self._send(state, core, touched, move.sent, post, move.bare)
 
     def _judge(self, core: list[int], replica: int, replies: tuple[Appended, ...]) -> None:
         """Check what a replica has become, against all that was ever committed."""
@@ -178,8 +180,9 @@ class World:
         core[self.at_commands] |= duty.given
         core[self.at_elections] -= duty.elects
         core[self.at_crashes] -= duty.action.crashed
-        post = self._change_mood(core, post)
-        self._send(state, core, [at], duty.sent, post, duty.bare)
+        touched = [at]
+        post = self._change_mood(core, touched, post)
+        self._send(state, core, touched, duty.sent, post, duty.bare)
 
     def _duties_of(self, state: State, at: int) -> list[Duty]:
         """All that a coordinator may do."""
@@ -367,7 +370,7 @@ class World:
                     touched.pop()
                     continue
                 core[at], core[self.at_store], sent = duty.own, duty.store, duty.sent
-                post = self._change_mood(core, post)
+                post = self._change_mood(core, touched, post)
                 hasty = post.hasty
             else:
                 cell = core[at]
@@ -412,24 +415,51 @@ class World:
 
     # --- moods -----------------------------------------------------------------------------------
 
-    def _change_mood(self, core: list[int], before: Post) -> Post:
+    def _change_mood(self, core: list[int], touched: list[int], before: Post) -> Post:
         post = self._post(core)
         if post is not before:
             core[: self.at_store] = [post.settled(each) for each in core[: self.at_store]]
+            touched += range(self.at_store)
         return post
 
     def _post(self, core: Sequence[int]) -> Post:
-        key = (core[self.at_store], core[self.at_commands], core[self.at_crashes] == 0)
+        unshaken, decided = core[self.at_crashes] == 0, core[self.at_elections] == 0
+        key = (core[self.at_store], core[self.at_commands], unshaken, decided)
         found = self._posts.get(key)
         if found is None:
-            record = self.known.stores.values[key[0]].record
-            assert record is not None
-            joining = record.joining is not None and not record.joining.cancelled
-            over = record.change is None and not joining and self._spent(key[1])
-            mood = Mood(frozenset() if over else frozenset(self.bounds.slow), key[2])
+            mood = self._mood(*key)
             found = self._every_post.setdefault(mood, Post(self.cells, mood))
             self._posts[key] = found
         return found
+
+    def _mood(self, store: int, given: int, unshaken: bool, decided: bool) -> Mood:
+        change_over, _ = self._are_over(store, given)
+        slow = frozenset[str]() if change_over else frozenset(self.bounds.slow)
+        last = 0
+        if unshaken and decided and Reduction.LAST in self.bounds.reduction:
+            last = self._last_epoch(store, given)
+        return Mood(slow, unshaken, last)
+
+    def last_epoch(self, state: State) -> int:
+        """The record's epoch if no other one, and no crash, can come any more; else 0."""
+        if state[self.at_crashes] or state[self.at_elections]:
+            return 0
+        return self._last_epoch(state[self.at_store], state[self.at_commands])
+
+    def _last_epoch(self, store: int, given: int) -> int:
+        record = self.known.stores.values[store].record
+        assert record is not None
+        change_over, all_over = self._are_over(store, given)
+        return record.epoch if change_over or all_over else 0
+
+    def _are_over(self, store: int, given: int) -> tuple[bool, bool]:
+        """Whether no change is under way nor to come; or will not be when this election ends."""
+        record = self.known.stores.values[store].record
+        assert record is not None
+        joining = record.joining is not None and not record.joining.cancelled
+        none_to_come = not joining and self._spent(given)
+        elected = record.status is Status.ELECTION
+        return none_to_come and record.change is None, none_to_come and elected
 
     def _spent(self, given: int) -> bool:
         """Whether every command that begins a change has been given."""

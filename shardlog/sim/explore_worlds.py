@@ -161,8 +161,10 @@ class Named:
     bounds: Bounds
     joining: Command | None = None
 
-    def begin(self) -> tuple[World, State]:
-        world = World(self.bounds)
+    def begin(self, reduction: Reduction | None = None) -> tuple[World, State]:
+        """The world and its first state, with the reductions given or with its own."""
+        bounds = self.bounds if reduction is None else replace(self.bounds, reduction=reduction)
+        world = World(bounds)
         newcomer = getattr(self.joining, "new", None)
         members = tuple(name for name in self.bounds.nodes if name != newcomer)
         rehearsal = Rehearsal(world, members)
@@ -173,61 +175,38 @@ class Named:
 
 ABC = ("a", "b", "c")
 
+CHANGE = Bounds(ABC, epochs=2, writes=1, crashes=1, polls=True, interchangeable=(("a", "b"),))
+"""A change, an election at any moment of it, a write and a crash."""
+
+SWAPPING = replace(CHANGE, nodes=("a", "b", "c", "d"), commands=(AbortChange(),), slow=("c",))
+
 WORLDS = (
     Named(
-        "elections",
-        "three replicas, elections only",
-        Bounds(ABC, epochs=2, writes=2, crashes=1, interchangeable=(ABC,)),
-    ),
-    Named(
-        "three-epochs",
-        "three replicas, one more election, no crash",
-        Bounds(ABC, epochs=3, writes=1, crashes=0, interchangeable=(ABC,)),
+        "swap",
+        "a replica is replaced, or not",
+        replace(SWAPPING, epochs=1),
+        joining=Swap("c", "d"),
     ),
     Named(
         "contract",
         "a replica is given up, or not",
-        Bounds(
-            ABC,
-            epochs=2,
-            writes=1,
-            crashes=0,
-            commands=(Contract("c"), AbortChange()),
-            slow=("c",),
-            polls=True,
-            reduction=Reduction.CHANGES,
-            interchangeable=(("a", "b"),),
-        ),
+        replace(CHANGE, commands=(Contract("c"), AbortChange()), slow=("c",)),
     ),
     Named(
         "expand",
         "a replica is added, or not",
-        Bounds(
-            ("a", "b", "d"),
-            epochs=2,
-            writes=1,
-            crashes=1,
-            commands=(AbortChange(),),
-            polls=True,
-            reduction=Reduction.CHANGES,
-            interchangeable=(("a", "b"),),
-        ),
+        replace(CHANGE, nodes=("a", "b", "d"), commands=(AbortChange(),)),
         joining=Expand("d"),
     ),
     Named(
-        "swap",
-        "a replica is replaced, or not",
-        Bounds(
-            ("a", "b", "c", "d"),
-            epochs=1,
-            writes=1,
-            crashes=1,
-            commands=(AbortChange(),),
-            polls=True,
-            reduction=Reduction.CHANGES,
-            interchangeable=(("a", "b"),),
-            slow=("c",),
-        ),
+        "elections",
+        "three replicas, elections only",
+        Bounds(ABC, epochs=3, writes=2, crashes=1, interchangeable=(ABC,)),
+    ),
+    Named(
+        "swap-elected",
+        "a replica is replaced, or not, with an election at any moment",
+        replace(SWAPPING, writes=0, crashes=0),
         joining=Swap("c", "d"),
     ),
     Named(
@@ -238,7 +217,7 @@ WORLDS = (
             coordinators=("x", "y"),
             epochs=2,
             writes=1,
-            crashes=0,
+            crashes=1,
             interchangeable=(ABC, ("x", "y")),
         ),
     ),
