@@ -32,7 +32,7 @@ from shardlog.sim.store import Store
 
 CHECK_EVERY_US = 100_000
 COMMAND_AGAIN_US = 200_000
-CALMED_MAX = 8
+CALMED_MAX = 5
 """How many times as long as planned a run may take to become large enough."""
 
 
