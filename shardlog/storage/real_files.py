@@ -27,6 +27,20 @@ from shardlog.storage.files import Buffer
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 ZEROS = bytes(1 << 20)
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def kernel() -> tuple[int, ...]:
+    name = os.uname()
+    if name.sysname != "Linux":
+        return (0, 0)
+    numbers = name.release.split("-")[0].split(".")
+    return tuple(int(number) for number in numbers[:2] if number.isdecimal())
+
+
+# Before this, and elsewhere, syncing a whole volume succeeds whatever became of the writes.
+SYNCFS_TELLS = kernel() >= (5, 8)
+
 # A volume that cannot reserve blocks says one of these.
 CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -48,6 +62,11 @@ Names = list[str]
 def translated(error: OSError, path: str, operation: str) -> StorageFailure:
     kind = TYPES.get(error.errno or 0)
     return kind(path) if kind else DiskFailed(path, f"{operation}: {error.strerror or error}")
+
+
+def sync_failed(error: OSError, path: str) -> DiskFailed:
+    """Whatever the reason: pages that could not be written count as clean now, room or no room."""
+    return DiskFailed(path, f"sync: {error.strerror or error}")
 
 
 class RealFile:
@@ -150,7 +169,7 @@ class RealFile:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             os.fdatasync(self._fd)
         except OSError as error:
-            raise translated(error, self._path, "sync") from error
+            raise sync_failed(error, self._path) from error
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -160,6 +179,31 @@ class RealFile:
             os.close(fd)
         except OSError as error:
             raise translated(error, self._path, "close") from error
+
+
+class RealVolume:
+    """A whole filesystem.  It stays open from before a write until after its sync.
+
+    An error of the write-back is told to those who had it open when it happened; to others only as
+    long as nobody else has asked.
+    """
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    def sync(self) -> None:
+        """Everything that anybody has written there is durable (`syncfs`)."""
+        if LIBC.syncfs(self._fd):
+            code = ctypes.get_errno()
+            raise sync_failed(OSError(code, os.strerror(code)), self._path)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class RealFiles:
@@ -221,23 +265,20 @@ class RealFiles:
     def sync_directory(self, path: str) -> None:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
         except OSError as error:
             raise translated(error, path, "sync directory") from error
-
-    def sync_volume(self, path: str) -> None:
-        """Everything unsynced on the whole filesystem that `path` stands on (`syncfs`)."""
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                libc = ctypes.CDLL(None, use_errno=True)
-                if libc.syncfs(fd) != 0:
-                    code = ctypes.get_errno()
-                    raise OSError(code, os.strerror(code))
-            finally:
-                os.close(fd)
+            os.fsync(fd)
         except OSError as error:
-            raise translated(error, path, "sync volume") from error
+            raise sync_failed(error, path) from error
+        finally:
+            os.close(fd)
+
+    def open_volume(self, path: str) -> RealVolume | None:
+        """The filesystem that `path` stands on; None if it would not tell of failed write-backs."""
+        if not SYNCFS_TELLS:
+            return None
+        try:
+            return RealVolume(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+        except OSError as error:
+            raise translated(error, path, "open") from error

@@ -18,6 +18,9 @@ from shardlog.storage.layout import (
 )
 from shardlog.storage.segment import GROUP_BYTES_MAX, Segment
 
+ROUND_FILES_MAX = 2
+"""A group may go to a new segment while the slots of the one before go to the old one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Append:

@@ -19,23 +19,35 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 from shardlog.protocol.effects import Disk, Recovered
+from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage.failures import Retriable, StorageFailure
 from shardlog.storage.files import Files
 from shardlog.storage.handles import Handles
 from shardlog.storage.plan import Plan
-from shardlog.storage.rounds import Round
+from shardlog.storage.rounds import ROUND_FILES_MAX, Round
 from shardlog.storage.store import Store
 
 
-class VolumeFiles(Files, Protocol):
-    """Files that can all be synced at once."""
+class Whole(Protocol):
+    """Everything on the volume, to be synced at once."""
 
-    def sync_volume(self, path: str) -> None: ...
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class VolumeFiles(Files, Protocol):
+    """Files that can all be synced at once; `open_volume` gives None if they cannot."""
+
+    def open_volume(self, path: str) -> Whole | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeLimits:
-    """`workers` threads write and sync; a stalled replica is tried again after `retry_ms`."""
+    """`workers` threads write and sync; a stalled replica is tried again after `retry_ms`.
+
+    A batch is of so many replicas at most that their files fit into `open_files_max`.
+    """
 
     workers: int = 8
     sync_together_from: int = 128
@@ -63,11 +75,21 @@ class Hosted:
         self.on_failed = on_failed
 
     def submit(self, effect: Disk) -> None:
+        """What a stalled replica is given waits until it is tried again."""
         self.store.submit(effect)
-        self._volume.wake(self)
+        if self.store.stalled is None:
+            self._volume.wake(self)
 
 
 Done = tuple[Hosted, Round, StorageFailure | None]
+
+
+def directory_name(shard: str) -> str:
+    """One name for any shard, never one that leads elsewhere."""
+    if not shard:
+        raise ImpossibleState("a shard without a name")
+    quoted = quote(shard, safe="")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 class Volume:
@@ -91,11 +113,15 @@ class Volume:
         self._performer = ThreadPoolExecutor(1, "volume-batch")
         self._woken: dict[Hosted, None] = {}
         self._wake = asyncio.Event()
-        files.make_directory(directory)
+        if not files.list(directory):
+            files.make_directory(directory)
+            files.sync_directory(directory.rpartition("/")[0] or "/")
+        self._whole = files.open_volume(directory)
 
     def shards(self) -> list[str]:
-        """Those that have a directory here, formatted or not."""
-        return [unquote(name) for name in self.files.list(self.directory)]
+        """Those that have a directory here, formatted or not; names of others are left out."""
+        names = {unquote(name): name for name in self.files.list(self.directory)}
+        return [shard for shard, name in names.items() if directory_name(shard) == name]
 
     def open(
         self,
@@ -104,7 +130,7 @@ class Volume:
         on_failed: Callable[[StorageFailure], None],
     ) -> tuple[Hosted, Recovered | None]:
         """A replica's store, and what was found in it; None if there is no replica."""
-        directory = f"{self.directory}/{quote(shard, safe='')}"
+        directory = f"{self.directory}/{directory_name(shard)}"
         store, recovered = Store.open(self.handles, directory, shard, self.node, self.plan)
         return Hosted(self, shard, store, on_synced, on_failed), recovered
 
@@ -115,27 +141,47 @@ class Volume:
 
     async def run(self) -> None:
         """Perform batch after batch, until cancelled; the one under way is finished first."""
-        loop = asyncio.get_running_loop()
         try:
             while True:
                 await self._wake.wait()
-                self._wake.clear()
                 batch = self._taken()
                 if batch:
-                    performing = loop.run_in_executor(self._performer, self._perform, batch)
-                    self._settle(await asyncio.shield(performing))
+                    await self._performed(batch)
         finally:
-            self._performer.shutdown()
-            self._threads.shutdown()
-            self.handles.close()
+            self.close()
+
+    async def _performed(self, batch: list[tuple[Hosted, Round]]) -> None:
+        performing = asyncio.get_running_loop().run_in_executor(
+            self._performer, self._perform, batch
+        )
+        try:
+            await asyncio.shield(performing)
+        except asyncio.CancelledError:
+            await asyncio.wait([performing])
+            self._settle(performing.result())
+            raise
+        self._settle(performing.result())
+
+    def close(self) -> None:
+        """For a volume that is not run any more, or never was."""
+        self._performer.shutdown()
+        self._threads.shutdown()
+        self.handles.close()
+        if self._whole is not None:
+            self._whole.close()
 
     def _taken(self) -> list[tuple[Hosted, Round]]:
-        woken, self._woken = self._woken, {}
+        """A round of each replica that was woken; if there are too many, the rest comes next."""
         batch: list[tuple[Hosted, Round]] = []
-        for hosted in woken:
+        most = max(self.limits.open_files_max // ROUND_FILES_MAX, 1)
+        while self._woken and len(batch) < most:
+            hosted = next(iter(self._woken))
+            del self._woken[hosted]
             round_ = None if hosted.store.broken else hosted.store.take()
             if round_ is not None:
                 batch.append((hosted, round_))
+        if not self._woken:
+            self._wake.clear()
         return batch
 
     # --- in threads ------------------------------------------------------------------------------
@@ -145,14 +191,14 @@ class Volume:
             written = [self._written(batch[0])]
         else:
             written = list(self._threads.map(self._written, batch))
-        whole = [(hosted, round_) for hosted, round_, failure in written if failure is None]
-        failed = [done for done in written if done[2] is not None]
-        paths = sum(len(round_.unsynced) for _, round_ in whole)
-        if paths >= self.limits.sync_together_from:
-            return failed + self._synced_together(whole)
-        if len(whole) == 1:
-            return [*failed, self._synced(whole[0])]
-        return failed + list(self._threads.map(self._synced, whole))
+        done = [each for each in written if each[2] is not None or not each[1].unsynced]
+        unsynced = [each[:2] for each in written if each[2] is None and each[1].unsynced]
+        files = sum(len(round_.unsynced) for _, round_ in unsynced)
+        if self._whole is not None and files >= self.limits.sync_together_from:
+            return done + self._synced_together(self._whole, unsynced)
+        if len(unsynced) == 1:
+            return [*done, self._synced(unsynced[0])]
+        return done + list(self._threads.map(self._synced, unsynced))
 
     def _written(self, item: tuple[Hosted, Round]) -> Done:
         return self._tried(item, item[1].write)
@@ -167,12 +213,13 @@ class Volume:
             return (*item, failure)
         return (*item, None)
 
-    def _synced_together(self, whole: list[tuple[Hosted, Round]]) -> list[Done]:
+    def _synced_together(self, whole: Whole, batch: list[tuple[Hosted, Round]]) -> list[Done]:
+        """If it fails nobody knows whose write was lost: all that were in it are at their end."""
         try:
-            self.files.sync_volume(self.directory)
+            whole.sync()
         except StorageFailure as failure:
-            return [(*item, failure) for item in whole]
-        return [(*item, None) for item in whole]
+            return [(*item, failure) for item in batch]
+        return [(*item, None) for item in batch]
 
     # --- back on the loop ------------------------------------------------------------------------
 

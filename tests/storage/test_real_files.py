@@ -7,8 +7,6 @@ nothing is left behind whatever becomes of the test.
 import errno
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from shardlog.storage.failures import (
 )
 from shardlog.storage.files import Buffer
 from shardlog.storage.real_files import RealFiles, translated
+from storage.processes import run, run_mounted
 
 
 @pytest.mark.parametrize(
@@ -108,10 +107,41 @@ def test_descriptors_are_not_inherited(tmp_path: Path):
     assert not os.get_inheritable(file.fileno())
 
 
-def test_sync_volume(tmp_path: Path):
-    RealFiles().sync_volume(str(tmp_path))
+def test_a_whole_volume(tmp_path: Path):
+    volume = RealFiles().open_volume(str(tmp_path))
+    assert volume is not None
+    volume.sync()
+    volume.sync()
+    volume.close()
+    volume.close()
+    with pytest.raises(DiskFailed, match="sync: Bad file descriptor"):
+        volume.sync()
     with pytest.raises(MissingFile):
-        RealFiles().sync_volume(str(tmp_path / "no"))
+        RealFiles().open_volume(str(tmp_path / "no"))
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "fsync"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_a_failed_sync_is_never_one_to_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+):
+    """The kernel takes what it could not write for written: a second sync would succeed."""
+
+    def refuse(fd: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    file = RealFiles().create(str(tmp_path / "a"))
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(DiskFailed):
+        file.sync() if call == "fdatasync" else RealFiles().sync_directory(str(tmp_path))
+    file.close()
+
+
+def test_a_kernel_that_hides_failed_write_backs_is_not_asked_for_whole_volumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("shardlog.storage.real_files.SYNCFS_TELLS", False)
+    assert RealFiles().open_volume(str(tmp_path)) is None
 
 
 def test_a_full_device():
@@ -186,32 +216,6 @@ for act in (
         print("read-only")
 print(files.open(base + "/a", write=False).size(), files.list(base))
 """
-
-
-def run(script: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def run_mounted(script: str, base: Path) -> list[str]:
-    """With a tmpfs of 1 MiB at `base`, which nobody else sees."""
-    root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    space = ["unshare", "--mount", *root]
-    mount = f"mount -t tmpfs -o size=1m tmpfs {base}"
-    if subprocess.run([*space, "sh", "-c", mount], capture_output=True, check=False).returncode:
-        pytest.skip("needs a mount namespace: run as root, or allow user namespaces")
-    inside = f'{mount} && exec "$@"'
-    done = subprocess.run(
-        [*space, "sh", "-c", inside, "sh", sys.executable, "-c", script, str(base)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 def test_too_many_open_files(tmp_path: Path):
