@@ -11,9 +11,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
+from typing import TypeVar
 
 from shardlog.storage.failures import TooManyOpenFiles
 from shardlog.storage.files import File, Files
+
+T = TypeVar("T")
+Names = list[str]
 
 
 class Sparing:
@@ -23,24 +27,27 @@ class Sparing:
         self._files = files
         self._close_idle = close_idle
         self.make_directory = files.make_directory
-        self.list = files.list
         self.rename = files.rename
         self.remove = files.remove
-        self.sync_directory = files.sync_directory
 
     def open(self, path: str, *, write: bool = True) -> File:
-        try:
-            return self._files.open(path, write=write)
-        except TooManyOpenFiles:
-            self._close_idle()
-            return self._files.open(path, write=write)
+        return self._spared(lambda: self._files.open(path, write=write))
 
     def create(self, path: str) -> File:
+        return self._spared(lambda: self._files.create(path))
+
+    def list(self, path: str) -> Names:
+        return self._spared(lambda: self._files.list(path))
+
+    def sync_directory(self, path: str) -> None:
+        self._spared(lambda: self._files.sync_directory(path))
+
+    def _spared(self, act: Callable[[], T]) -> T:
         try:
-            return self._files.create(path)
+            return act()
         except TooManyOpenFiles:
             self._close_idle()
-            return self._files.create(path)
+            return act()
 
 
 class Handles:
