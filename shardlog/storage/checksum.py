@@ -23,8 +23,8 @@ def sum_of(data: Buffer) -> int:
 
 
 def seal_body(body: Buffer) -> int:
-    """What stands in a header for its body; never 0."""
-    return crc32c(body) or 1
+    """What stands in a header for its body: its CRC32C and, above that, its length; 0 if empty."""
+    return crc32c(body) | len(body) << 32
 
 
 def seal(

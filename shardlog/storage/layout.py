@@ -19,17 +19,19 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from shardlog.protocol.entry import Header, Kind
+from shardlog.protocol import header_bytes
+from shardlog.protocol.entry import Header
 from shardlog.storage.checksum import seal, sum_of
 from shardlog.storage.files import Buffer
 
 FORMAT_VERSION = 1
 
-ENTRY_MAGIC = b"SE"
 SEGMENT_MAGIC = b"SHARDSEG"
 
-ENTRY_HEADER = struct.Struct("<2sBBIQQIIQQQQIIQ")
-ENTRY_HEADER_BYTES = ENTRY_HEADER.size
+ENTRY_MAGIC = header_bytes.ENTRY_MAGIC
+ENTRY_HEADER = header_bytes.ENTRY_HEADER
+ENTRY_HEADER_BYTES = header_bytes.ENTRY_HEADER_BYTES
+pack_header = header_bytes.pack_header
 SLOT = struct.Struct("<B3xIQQQQ80sII")
 SLOT_BYTES = SLOT.size
 _SLOT_SUMMED = SLOT_BYTES - 4
@@ -97,40 +99,24 @@ class Head:
         return SLOTS_START + self.slots * SLOT_BYTES
 
 
-def pack_header(header: Header, length: int) -> bytes:
-    return ENTRY_HEADER.pack(
-        ENTRY_MAGIC,
-        FORMAT_VERSION,
-        header.kind,
-        0,
+def unpack_header(data: Buffer) -> tuple[Header, int] | None:
+    """A verified header and its body's length; None if these bytes are not one."""
+    known = header_bytes.unpack_header(data)
+    if known is None:
+        return None
+    header = known[0]
+    expected = seal(
         header.epoch,
         header.base,
         header.count,
-        length,
+        header.kind,
         header.session,
         header.request,
         header.timestamp_ms,
         header.parent,
         header.body_checksum,
-        0,
-        header.checksum,
     )
-
-
-def unpack_header(data: Buffer) -> tuple[Header, int] | None:
-    """A header and its body's length; None if these bytes are not one."""
-    if len(data) < ENTRY_HEADER_BYTES:
-        return None
-    (magic, version, kind, zero, epoch, base, count, length, session, request, time, parent, body,
-     also_zero, checksum) = ENTRY_HEADER.unpack_from(data)  # fmt: skip
-    if magic != ENTRY_MAGIC or version != FORMAT_VERSION or zero or also_zero:
-        return None
-    if kind not in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER):
-        return None
-    if seal(epoch, base, count, kind, session, request, time, parent, body) != checksum:
-        return None
-    header = Header(epoch, base, count, Kind(kind), session, request, time, parent, body, checksum)
-    return header, length
+    return known if header.checksum == expected else None
 
 
 def pack_slot(slot: Slot, lineage: int, sequence: int) -> bytes:

@@ -270,7 +270,7 @@ class Segment:
         if data is None or data[:ENTRY_HEADER_BYTES] != pack_header(header, length):
             return None
         body = data[ENTRY_HEADER_BYTES:]
-        if len(body) != length or (body and seal_body(body) != header.body_checksum):
+        if seal_body(body) != header.body_checksum:
             return None
         return Entry(header, body)
 

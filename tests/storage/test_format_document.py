@@ -70,7 +70,7 @@ def members(form: str) -> list[tuple[int, int]]:
     return found
 
 
-HEADER = sealed(seal, 3, 40, 5, Kind.REGISTER, 6, 7, 8, 9, 10)
+HEADER = sealed(seal, 3, 40, 5, Kind.REGISTER, 6, 7, 8, 9, 11 << 32 | 10)
 SLOT = Slot(HEADER, 11, 4096 + 12, Context(13, 14))
 HEAD = Head("orders", 15, 16, 17, 18, 19, 20, 21)
 ROOT = Root(
@@ -135,7 +135,9 @@ def checked(heading: str, data: bytes, expected: dict[str, int | bytes]) -> None
 
 def header_values() -> dict[str, int | bytes]:
     known = asdict(HEADER)
-    return {**known, "magic": b"SE", "version": layout.FORMAT_VERSION, "length": 11}
+    crc = HEADER.body_checksum % 2**32
+    told = {"magic": b"SE", "version": layout.FORMAT_VERSION, "length": 11, "body_checksum": crc}
+    return {**known, **told}
 
 
 def test_entry():

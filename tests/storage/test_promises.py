@@ -234,10 +234,24 @@ def test_N6_N9_an_error_in_each_gap_breaks_the_store_and_loses_nothing(fault: st
 def test_T1_a_wrong_parent_on_disk_is_refused() -> None:
     driver = twelve()
     stranger = after(ENTRIES[:9], 1, epoch=4)[0].header
-    path, at = tamper(driver, base_of(9), header=resealed(stranger, parent=12345, count=1))
+    false = resealed(stranger, parent=12345, count=1)
+    path, at = tamper(driver, base_of(9), header=false, length=false.body_checksum >> 32)
     failure = refused(driver)
     assert (failure.path, failure.position) == (path, at)
     assert "does not follow" in failure.why
+
+
+def test_a_wrong_length_is_not_believed_when_the_slot_is_lost_too() -> None:
+    """Else all that follows would be looked for in the wrong place."""
+    driver = twelve()
+    place = driver.store.files.segments.covering(base_of(9))
+    assert place is not None
+    driver.files.rot(place.segment.path, place.segment.slot_position(place.number) + 46)
+    driver.files.rot(place.segment.path, place.slot.position + 28)
+    driver.files.crash("none")
+    recovered = driver.open()
+    assert recovered is not None
+    assert (base_of(9), Mark.FAULT) in recovered.marks
 
 
 def test_T1_a_wrong_parent_over_the_end_of_a_segment_is_refused() -> None:
