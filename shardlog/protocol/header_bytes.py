@@ -2,8 +2,9 @@
 
 Storage and transport may not import each other, and both must agree on every byte, because a node
 sends entries just as they stand in its segments.  A body's checksum holds its CRC in the lower 32
-bits and its length above them, so the chain of headers vouches for both.  Whether a header's checksum is right is not
-asked here: checksums come in as values, and whoever reads a header verifies it.
+bits and its length above them, so the chain of headers vouches for both.  Whether a header's
+checksum is right is not asked here: checksums come in as values, and whoever reads a header
+verifies it.
 
 `docs/storage-format.md` has the table.
 """
