@@ -1,5 +1,6 @@
 PYTHON ?= python3
 SEEDS ?= 500
+ENGINE_SEEDS ?= 100
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,9 +30,10 @@ check: setup ## Lint, format check, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: setup ## All tests, then SEEDS simulated runs, the mutants and the bounded exploration
+test: setup ## All tests, then SEEDS simulated runs (some on the storage engine), mutants, exploration
 	$(BIN)/pytest -n auto
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
+	$(BIN)/shardlog sim run --seeds $(ENGINE_SEEDS) --engine
 	$(BIN)/shardlog sim mutants
 	$(BIN)/shardlog sim explore
 
