@@ -1,10 +1,32 @@
-"""A new node's snapshot: begun under one leader, finished under another, damaged in between."""
+"""A new node's snapshot: begun under one leader, finished under another, damaged in between; and
+what a leader trims because others have."""
 
-from protocol.harness import Node, chain, entries, fenced, history_of, only, sent
+from dataclasses import replace
+
+from protocol.harness import (
+    Node,
+    acked,
+    chain,
+    entries,
+    fenced,
+    history_of,
+    leading,
+    only,
+    restarted,
+    sent,
+)
 from shardlog.protocol.effects import ReadFailed, RewriteEntry, TruncateLog
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Header, Member
 from shardlog.protocol.failures import BelowCommit
-from shardlog.protocol.messages import Fetch, Fetched, InstallSnapshot, Refused, Snapshot
+from shardlog.protocol.messages import (
+    AddFollower,
+    Fence,
+    Fetch,
+    Fetched,
+    InstallSnapshot,
+    Refused,
+    Snapshot,
+)
 
 A, B = Member("a", 1), Member("b", 1)
 OLD = chain([1, 1, 1, 2])
@@ -72,3 +94,15 @@ def test_V8_nothing_committed_is_given_up_for_a_snapshot():
     effects = node.receive(InstallSnapshot(3, snapshot_of(B, NEW)))
     assert only(effects, Refused).refusal == BelowCommit(3)
     assert node.replica.log.headers == OLD[:3]
+
+
+def test_M5_a_leader_trims_what_a_follower_has_trimmed_once_that_is_committed():
+    """It may be unreadable here, and nobody is left to repair it from."""
+    leader = leading(OLD[:3], silent="bc")
+    ahead = restarted("b", OLD[:3], commit=3)
+    ahead.receive(Fence(2))
+    answer = replace(ahead.answer(), first=2)
+    leader.receive(AddFollower(2, answer, standby=False))
+    assert leader.replica.log.first == 0
+    acked(leader, "b", 4)
+    assert leader.replica.log.first == 2

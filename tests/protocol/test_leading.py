@@ -1,7 +1,5 @@
 """Leading: how an epoch begins, what commits, who counts, and how it ends."""
 
-from dataclasses import replace
-
 import pytest
 
 from protocol.cluster import Cluster
@@ -480,18 +478,6 @@ def test_M5_a_leader_trims_at_an_entry_and_never_above_what_is_committed():
     effects = leader.receive(Trim(2, 99))
     assert only(effects, TrimLog).first == leader.replica.log.first == 4
     assert leader.replica.log.end == 5
-
-
-def test_M5_a_leader_trims_what_a_follower_has_trimmed_once_that_is_committed():
-    """It may be unreadable here, and nobody is left to repair it from."""
-    leader = leading(LOG, silent="bc")
-    ahead = restarted("b", LOG, commit=3)
-    ahead.receive(Fence(2))
-    answer = replace(ahead.answer(), first=2)
-    leader.receive(AddFollower(2, answer, standby=False))
-    assert leader.replica.log.first == 0
-    acked(leader, "b", 4)
-    assert leader.replica.log.first == 2
 
 
 def test_M5_a_leader_trims_nothing_uncommitted():
