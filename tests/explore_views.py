@@ -5,9 +5,6 @@ is the record's, and its log; and beside it the chain of all that was ever commi
 can stand for each other are brought in one order.  An exploration *covers* another one if all that
 is seen in the other is seen in it, with at least as much committed: then whatever goes wrong in the
 other goes wrong in it, too.
-
-In the last epoch (`Reduction.LAST`) members of it are brought up to date at once, so what they
-were on the way there is not compared, only what all of them are in the end.
 """
 
 from itertools import permutations, product
@@ -20,34 +17,27 @@ class Seen:
 
     def __init__(self, named, reduction, states_max=100_000):
         self.world, start = named.begin(reduction)
-        self.views, self.ways, self.ends, self.logs = {}, {}, {}, {}
+        self.views, self.logs = {}, {}
         representative = self.world.symmetry.representative
         waiting = [representative(start)]
         known = set(waiting)
         while waiting:
             state = waiting.pop()
-            successors = self.world.successors(state)
-            self._see(state, not successors)
-            for made in map(representative, successors):
+            self._see(state)
+            for made in map(representative, self.world.successors(state)):
                 if made not in known:
                     known.add(made)
                     waiting.append(made)
             assert len(known) <= states_max, f"more than {states_max} states"
         self.states = len(known)
 
-    def _see(self, state, is_end):
-        """`ways` leave out who is, or follows who is, in the last epoch; nothing follows `ends`."""
+    def _see(self, state):
         chain = _chain(self.world, state)
-        whole = _view(self.world, state, 0)
-        self.views.setdefault(whole, set()).add(chain)
-        *record, nodes = whole
+        view = _view(self.world, state)
+        self.views.setdefault(view, set()).add(chain)
+        *record, nodes = view
         logs = (*record, tuple((name, log) for name, _, _, log in nodes))
         self.logs.setdefault(logs, set()).add(chain)
-        last = self.world.last_epoch(state)
-        way = _view(self.world, state, last) if last else whole
-        self.ways.setdefault(way, set()).add(chain)
-        if is_end:
-            self.ends.setdefault(whole, set()).add(chain)
 
 
 def uncovered(all_seen, reduced):
@@ -73,10 +63,8 @@ def _chain(world, state):
     return tuple((link.base, link.checksum, link.committed_in) for link in chain)
 
 
-def _view(world, state, last):
-    return min(
-        _renamed(world, state, last, names) for names in _exchanges(world.bounds.interchangeable)
-    )
+def _view(world, state):
+    return min(_renamed(world, state, names) for names in _exchanges(world.bounds.interchangeable))
 
 
 def _exchanges(groups):
@@ -88,15 +76,13 @@ def _exchanges(groups):
         }
 
 
-def _renamed(world, state, last, names):
+def _renamed(world, state, names):
     record = world.known.stores.values[state[world.at_store]].record
     members = {*record.ensemble, *record.final_ensemble}
     replicas = [world.known.replicas.values[world.machine(state, at)] for at in range(world.nodes)]
-    leaders = [each.member for each in replicas if last and each.lead and each.epoch == last]
     nodes = []
     for replica in replicas:
-        arrives = last and (replica.epoch == last or replica.leader in leaders)
-        if replica.member in members and not arrives:
+        if replica.member in members:
             nodes.append((names.get(replica.node, replica.node), *_seen_of(replica, record)))
     return (
         record.epoch,

@@ -22,11 +22,8 @@ from enum import Flag, IntEnum, auto
 from typing import NamedTuple
 
 from shardlog.protocol.coordinator import Coordinator
-from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import DivergenceMismatch, NoReplica, OffsetGap
-from shardlog.protocol.following import refusal_to_follow
-from shardlog.protocol.history import OPEN_END, divergence, last_epoch
-from shardlog.protocol.leading import refusal_to_lead
+from shardlog.protocol.history import last_epoch
 from shardlog.protocol.messages import (
     Aborted,
     Ack,
@@ -79,8 +76,6 @@ class Reduction(Flag):
     """What adds a follower is urgent, and so is the word that an election has ended."""
     QUORUMS = auto()
     """Fence answers are heard a quorum at a time (`World`)."""
-    LAST = auto()
-    """In the last epoch of a world its leader is brought up, and followers are fed, at once."""
     HISTORIES = auto()
     """A Fenced replica keeps the part of its history that it would tell."""
     FENCES = auto()
@@ -89,18 +84,7 @@ class Reduction(Flag):
     would be without."""
     LEFTOVERS = auto()
     """New nodes have joined before the world begins, and nothing is cleared away in the end."""
-    ALL = (
-        SYMMETRY
-        | COMMITS
-        | REFUSALS
-        | ACKS
-        | ANSWERS
-        | QUORUMS
-        | LAST
-        | HISTORIES
-        | FENCES
-        | LEFTOVERS
-    )
+    ALL = SYMMETRY | COMMITS | REFUSALS | ACKS | ANSWERS | QUORUMS | HISTORIES | FENCES | LEFTOVERS
 
 
 class Fate(IntEnum):
@@ -159,13 +143,11 @@ class Mood(NamedTuple):
     """What else decides the fate of messages.
 
     `slow` are those whose acknowledgements are not urgent, because a change may turn on whether
-    they were counted before it.  `unshaken`: no crash can come any more.  `last` is the record's
-    epoch if no other one, and no crash, can come any more; else 0.
+    they were counted before it.  `unshaken`: no crash can come any more.
     """
 
     slow: frozenset[str]
     unshaken: bool
-    last: int
 
 
 def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, mood: Mood) -> Fate:
@@ -191,8 +173,6 @@ def fate_at_replica(envelope: Envelope, replica: Replica, reduction: Reduction, 
         return Fate.DEAD
     if isinstance(message, BecomeLeader) and mood.unshaken and replica.lead is not None:
         return Fate.DEAD  # it leads that epoch, and will not forget it
-    if mood.last and epoch == mood.last and _fits(envelope, replica):
-        return Fate.URGENT
     if Reduction.ANSWERS not in reduction:
         return Fate.WAITS
     if isinstance(message, AddFollower) and _adds(message, replica):
@@ -241,29 +221,6 @@ def _absorbed(message: Entries, replica: Replica) -> bool:
         return False
     end = message.entries[-1].header.end
     return end <= replica.log.end and min(message.commit, replica.log.end) <= replica.commit
-
-
-def _fits(envelope: Envelope, replica: Replica) -> bool:
-    """In the last epoch: whether this leads, or feeds, a replica that waits for just that.
-
-    The replica has passed all other epochs, or follows the same leader, so nothing else that may
-    still come to it could make it do anything else.  Elections and crashes, which would find a
-    difference in what it lacks, are over.
-    """
-    message = envelope.message
-    log, history = replica.log, replica.history
-    source = Member(envelope.src, envelope.src_incarnation)
-    if isinstance(message, BecomeLeader):
-        cut = divergence(history, log.may_end, message.kept.history, message.kept.end)
-        return refusal_to_lead(replica, message, cut) is None
-    if isinstance(message, Announce):
-        cut = divergence(history, log.may_end, message.history, OPEN_END)
-        waits = replica.epoch == message.epoch or replica.leader == source
-        return waits and refusal_to_follow(replica, message, cut) is None
-    if isinstance(message, Entries):
-        follows = replica.role in (Role.FOLLOWER, Role.STANDBY) and replica.epoch == message.epoch
-        return follows and log.refusal_to_append(message.entries[0].header) is None
-    return False
 
 
 def _adds(message: AddFollower, replica: Replica) -> bool:

@@ -86,7 +86,7 @@ class World:
         self.cells = Cells(known)
         groups = bounds.interchangeable if Reduction.SYMMETRY in bounds.reduction else ()
         self.symmetry = Symmetry(self.cells, bounds.nodes, names, groups)
-        self._posts: dict[tuple[int, int, bool, bool], Post] = {}
+        self._posts: dict[tuple[int, int, bool], Post] = {}
         self._every_post: dict[Mood, Post] = {}
         self._duties: dict[tuple[int, ...], list[Duty]] = {}
         self._hasty: dict[tuple[int, int], Duty | None] = {}
@@ -423,8 +423,7 @@ class World:
         return post
 
     def _post(self, core: Sequence[int]) -> Post:
-        unshaken, decided = core[self.at_crashes] == 0, core[self.at_elections] == 0
-        key = (core[self.at_store], core[self.at_commands], unshaken, decided)
+        key = (core[self.at_store], core[self.at_commands], core[self.at_crashes] == 0)
         found = self._posts.get(key)
         if found is None:
             mood = self._mood(*key)
@@ -432,34 +431,12 @@ class World:
             self._posts[key] = found
         return found
 
-    def _mood(self, store: int, given: int, unshaken: bool, decided: bool) -> Mood:
-        change_over, _ = self._are_over(store, given)
-        slow = frozenset[str]() if change_over else frozenset(self.bounds.slow)
-        last = 0
-        if unshaken and decided and Reduction.LAST in self.bounds.reduction:
-            last = self._last_epoch(store, given)
-        return Mood(slow, unshaken, last)
-
-    def last_epoch(self, state: State) -> int:
-        """The record's epoch if no other one, and no crash, can come any more; else 0."""
-        if state[self.at_crashes] or state[self.at_elections]:
-            return 0
-        return self._last_epoch(state[self.at_store], state[self.at_commands])
-
-    def _last_epoch(self, store: int, given: int) -> int:
-        record = self.known.stores.values[store].record
-        assert record is not None
-        change_over, all_over = self._are_over(store, given)
-        return record.epoch if change_over or all_over else 0
-
-    def _are_over(self, store: int, given: int) -> tuple[bool, bool]:
-        """Whether no change is under way nor to come; or will not be when this election ends."""
+    def _mood(self, store: int, given: int, unshaken: bool) -> Mood:
         record = self.known.stores.values[store].record
         assert record is not None
         joining = record.joining is not None and not record.joining.cancelled
-        none_to_come = not joining and self._spent(given)
-        elected = record.status is Status.ELECTION
-        return none_to_come and record.change is None, none_to_come and elected
+        over = record.change is None and not joining and self._spent(given)
+        return Mood(frozenset() if over else frozenset(self.bounds.slow), unshaken)
 
     def _spent(self, given: int) -> bool:
         """Whether every command that begins a change has been given."""
