@@ -1,43 +1,22 @@
-"""The driver of one replica, and the process around it.
+"""One simulated node: a process with a replica, its driver and a disk.
 
-It performs effects strictly in their order: disk effects go into the disk's queue, messages into
-the network, and messages that carry bodies read them first.  Nothing waits here; what must be
-durable before something is sent comes back to the replica as an event.
+The driver is the one that runs in a real node; here are its life and death.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardlog.protocol.effects import (
-    Effect,
-    Event,
-    ReadFailed,
-    Received,
-    Send,
-    SendEntries,
-    SendFetched,
-    ServeRead,
-    Synced,
-    Tick,
-)
-from shardlog.protocol.entry import Entry, Header
-from shardlog.protocol.failures import CorruptEntry
-from shardlog.protocol.messages import (
-    ClientRefused,
-    Create,
-    Entries,
-    Envelope,
-    Fetched,
-    Message,
-    ReadResult,
-)
+from shardlog.protocol.effects import Event, ReadFailed, Received, Synced, Tick
+from shardlog.protocol.entry import Header
+from shardlog.protocol.messages import Create, Envelope
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.states import Role
 from shardlog.sim.disk import ModelDisk
 from shardlog.sim.engine_disk import EngineDisk, SimulatedDisk
 from shardlog.sim.failures import CrashFailure, SimulationFailure
 from shardlog.sim.seal import seal
+from shardlog_node.driver import Driver
 
 if TYPE_CHECKING:
     from shardlog.sim.world import World
@@ -51,15 +30,14 @@ class Node:
     """One node: up, paused or down, with a replica and a disk."""
 
     __slots__ = (
-        "_failed",
         "disk",
         "doom",
+        "driver",
         "generation",
         "inbox",
         "name",
         "paused",
         "rate",
-        "replica",
         "scrub_at",
         "skew_ms",
         "up",
@@ -82,8 +60,11 @@ class Node:
         # Crash after so many effects of the next step that has any; None if not doomed.
         self.doom: int | None = None
         self.scrub_at = 0
-        self._failed: list[int] = []
-        self.replica = self._boot()
+        self.driver = self._boot()
+
+    @property
+    def replica(self) -> Replica:
+        return self.driver.replica
 
     def _disk(self) -> SimulatedDisk:
         world, options = self.world, self.world.options
@@ -98,7 +79,7 @@ class Node:
 
     # --- life ------------------------------------------------------------------------------------
 
-    def _boot(self) -> Replica:
+    def _boot(self) -> Driver:
         world, options = self.world, self.world.options
         world.scheduler.after(
             int(world.random.random() * options.tick_ms * 1000), self._tick, self.generation
@@ -108,9 +89,12 @@ class Node:
         disk = self.disk
         recovered = disk.recover()
         archive = disk if isinstance(disk, EngineDisk) else None
+        identity = (world.shard, self.name, options.limits, seal)
         if recovered is None:
-            return Replica(world.shard, self.name, options.limits, seal, archive)
-        return Replica.restart(world.shard, self.name, options.limits, seal, recovered, archive)
+            replica = Replica(*identity, archive)
+        else:
+            replica = Replica.restart(*identity, recovered, archive)
+        return Driver(replica, disk, world.network.send)
 
     def crash(self) -> None:
         if not self.up:
@@ -119,7 +103,7 @@ class Node:
         self.generation += 1
         self.doom = None
         self.inbox.clear()
-        self._failed.clear()
+        self.driver.stop()
         self.disk.crash()
         self.world.statistics.crashes += 1
         for watch in self.world.crash_watchers:
@@ -131,7 +115,7 @@ class Node:
             return
         self.up = True
         try:
-            self.replica = self._boot()
+            self.driver = self._boot()
         except SimulationFailure:
             raise
         except Exception as error:
@@ -228,63 +212,9 @@ class Node:
             world.ambush.committed(self)
         if effects:
             if self.doom is not None:
-                self._perform(effects[: self.doom])
+                self.driver.perform(effects[: self.doom])
                 self.crash()
                 return
-            self._perform(effects)
-        while self._failed:
-            self.step(ReadFailed(self._failed.pop()))
-
-    # --- effects ---------------------------------------------------------------------------------
-
-    def _perform(self, effects: list[Effect]) -> None:
-        send = self.world.network.send
-        submit = self.disk.submit
-        generation = self.generation
-        for effect in effects:
-            if isinstance(effect, Send):
-                send(effect.envelope)
-            elif isinstance(effect, SendEntries | SendFetched | ServeRead):
-                self._send_read(effect)
-            else:
-                submit(effect)
-                if generation != self.generation:
-                    return  # the disk failed, and the node with it
-
-    def _send_read(self, effect: SendEntries | SendFetched | ServeRead) -> None:
-        """Send what can be read, up to the first damaged entry, which is reported."""
-        entries: list[Entry] = []
-        damaged: Header | None = None
-        for header in effect.headers:
-            entry = self.disk.read(header)
-            if entry is None:
-                damaged = header
-                self._failed.append(header.base)
-                break
-            entries.append(entry)
-        message: Message
-        to, incarnation = "", 0
-        if isinstance(effect, ServeRead):
-            to = effect.client
-            if damaged is not None:
-                message = ClientRefused(0, effect.nonce, CorruptEntry(damaged.id))
-            else:
-                message = ReadResult(effect.nonce, tuple(entries), effect.commit)
-        else:
-            if not entries:
-                return
-            to, incarnation = effect.to
-            if isinstance(effect, SendEntries):
-                message = Entries(effect.epoch, tuple(entries), effect.commit, effect.first)
-            else:
-                message = Fetched(effect.epoch, tuple(entries))
-        self.world.network.send(
-            Envelope(
-                self.world.shard,
-                self.name,
-                self.replica.incarnation,
-                to,
-                incarnation,
-                message,
-            )
-        )
+            self.driver.perform(effects)
+        for damage in self.driver.damage():
+            self.step(damage)

@@ -83,7 +83,7 @@ def test_an_exception_in_a_machine_is_a_crash_failure():
         step = staticmethod(broken)
 
     replica: Any = Broken()
-    world.nodes["n1"].replica = replica
+    world.nodes["n1"].driver.replica = replica
     with pytest.raises(CrashFailure, match="n1"):
         world.run()
 

@@ -1,0 +1,1 @@
+"""The node process: hosts replicas, performs what they ask for, talks to the others."""

@@ -1,0 +1,119 @@
+"""The driver of one replica: performs its effects, strictly in their order.
+
+Disk effects go into the disk's queue, messages to the network, and messages that carry bodies read
+them first.  Nothing waits here: what must be durable before something is sent comes back to the
+replica as an event.  The same driver runs in a node and in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from shardlog.protocol.effects import (
+    Disk,
+    Effect,
+    Event,
+    ReadFailed,
+    Send,
+    SendEntries,
+    SendFetched,
+    ServeRead,
+)
+from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.failures import CorruptEntry
+from shardlog.protocol.messages import (
+    ClientRefused,
+    Entries,
+    Envelope,
+    Fetched,
+    Message,
+    ReadResult,
+)
+from shardlog.protocol.replica import Replica
+
+Reading = SendEntries | SendFetched | ServeRead
+
+
+class DriverDisk(Protocol):
+    """What a driver asks of a replica's disk."""
+
+    def submit(self, effect: Disk) -> None:
+        """Queue one operation; what it writes can be read at once."""
+
+    def read(self, header: Header) -> Entry | None:
+        """The entry, verified; None if its copy here is damaged."""
+
+
+class Driver:
+    """`replica` in, `disk` and `send` out.  After `stop` nothing is performed any more."""
+
+    __slots__ = ("_damaged", "_stopped", "disk", "replica", "send")
+
+    def __init__(
+        self, replica: Replica, disk: DriverDisk, send: Callable[[Envelope], None]
+    ) -> None:
+        self.replica = replica
+        self.disk = disk
+        self.send = send
+        # Entries found damaged while effects were performed, for the replica to hear of.
+        self._damaged: list[int] = []
+        self._stopped = False
+
+    def stop(self) -> None:
+        """The disk failed, or the process ends: what is left of the effects is not performed."""
+        self._stopped = True
+
+    def step(self, now_ms: int, event: Event) -> None:
+        """One event through the replica, and all that follows from it."""
+        self.perform(self.replica.step(now_ms, event))
+        for damage in self.damage():
+            self.step(now_ms, damage)
+
+    def damage(self) -> Iterable[ReadFailed]:
+        """What was found damaged since this was asked last."""
+        while self._damaged and not self._stopped:
+            yield ReadFailed(self._damaged.pop())
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if self._stopped:
+                return
+            if isinstance(effect, Send):
+                self.send(effect.envelope)
+            elif isinstance(effect, SendEntries | SendFetched | ServeRead):
+                self._send_read(effect)
+            else:
+                self.disk.submit(effect)
+
+    def _send_read(self, effect: Reading) -> None:
+        """Send what can be read, up to the first damaged entry, which is reported."""
+        entries: list[Entry] = []
+        damaged: Header | None = None
+        for header in effect.headers:
+            entry = self.disk.read(header)
+            if entry is None:
+                damaged = header
+                self._damaged.append(header.base)
+                break
+            entries.append(entry)
+        message = self._message(effect, tuple(entries), damaged)
+        if message is not None:
+            replica = self.replica
+            to, incarnation = (effect.client, 0) if isinstance(effect, ServeRead) else effect.to
+            self.send(
+                Envelope(replica.shard, replica.node, replica.incarnation, to, incarnation, message)
+            )
+
+    def _message(
+        self, effect: Reading, entries: tuple[Entry, ...], damaged: Header | None
+    ) -> Message | None:
+        if isinstance(effect, ServeRead):
+            if damaged is not None:
+                return ClientRefused(0, effect.nonce, CorruptEntry(damaged.id))
+            return ReadResult(effect.nonce, entries, effect.commit)
+        if not entries:
+            return None
+        if isinstance(effect, SendEntries):
+            return Entries(effect.epoch, entries, effect.commit, effect.first)
+        return Fetched(effect.epoch, entries)
