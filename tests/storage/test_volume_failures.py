@@ -144,7 +144,8 @@ def test_a_stalled_replica_is_tried_when_its_time_has_come_only(tmp_path: Path) 
                 b.append()
                 await b.durable()
             assert tries() == before + 1
-            assert isinstance(a.store.stalled, DiskFull)
+            why = a.store.stalled
+            assert isinstance(why, DiskFull)
             assert not a.store.broken
             watch.full = False
             volume.wake(a.hosted)
