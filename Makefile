@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test sim demo fmt clean
+.PHONY: help setup check test sim demo proto fmt clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ sim: setup ## Simulated runs only: make sim SEEDS=100000
 
 demo: setup ## Watch a shard survive faults
 	@$(BIN)/shardlog sim demo
+
+proto: setup ## Make the Python code for shardlog/transport/proto/**/*.proto
+	$(BIN)/python -m shardlog.transport.proto.regenerate
 
 fmt: setup ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix

@@ -1,0 +1,47 @@
+"""Raw entries: headers and bodies, one behind the other, as they stand in a segment.
+
+Whether they are intact is not asked here: a replica verifies what it stores and a client what it
+delivers, each with checksums of its own choosing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES, pack_header, unpack_header
+from shardlog.transport.failures import MalformedFrame
+from shardlog.transport.frames import Buffer
+
+
+def split_entries(raw: memoryview) -> list[tuple[Header, memoryview]]:
+    """Headers, not verified, and views of their bodies."""
+    found: list[tuple[Header, memoryview]] = []
+    at, end = 0, len(raw)
+    while at < end:
+        known = unpack_header(raw, at)
+        if known is None:
+            raise MalformedFrame(f"no entry header at byte {at} of {end}")
+        header, length = known
+        start = at + ENTRY_HEADER_BYTES
+        at = start + length
+        if at > end:
+            raise MalformedFrame(f"the entry {header.id} lacks {at - end} bytes")
+        found.append((header, raw[start:at]))
+    return found
+
+
+def whole_entries(raw: memoryview, count: int) -> tuple[Entry, ...]:
+    """The `count` entries, each with a copy of its body, so that none holds the frame alive."""
+    found = split_entries(raw)
+    if len(found) != count:
+        raise MalformedFrame(f"{len(found)} entries where {count} are announced")
+    return tuple([Entry(header, bytes(body)) for header, body in found])
+
+
+def join_entries(entries: Iterable[Entry]) -> list[Buffer]:
+    """Buffers for `writelines`; bodies are not copied."""
+    buffers: list[Buffer] = []
+    for entry in entries:
+        buffers += (pack_header(entry.header, len(entry.body)), entry.body)
+    return buffers

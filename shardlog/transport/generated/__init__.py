@@ -1,0 +1,1 @@
+"""Made from the .proto files by `make proto`; not edited by hand."""

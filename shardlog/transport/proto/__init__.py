@@ -1,0 +1,1 @@
+"""The published protocol buffers, and how Python code is made from them."""
