@@ -3,8 +3,10 @@
     python bench/storage.py [DIR] [--quick]
 
 append    64 KiB batches through `Volume`, against pwrite + fdatasync of the same bytes in the same
-          groups, on a file whose blocks are there; alternating, so that both see the same disk
-shards    the same load spread over 1,000 shards, against one shard
+          groups, on a file whose blocks are there; in turns of 64 MiB, so that both see the same
+          disk
+shards    the same load spread over 1,000 shards, against one shard; all stand in segments with room
+          for what is measured, as they mostly do once segments have their full size
 idle      memory and disk of a shard that does nothing
 open      a log of 10 GiB (sparse bodies, real slots): time and memory to open it
 read      raw ranges, against `cat` of the same file, from page cache
@@ -30,6 +32,7 @@ from shardlog.protocol.history import Span
 from shardlog.storage.checksum import seal, seal_body
 from shardlog.storage.files import Buffer
 from shardlog.storage.handles import Handles
+from shardlog.storage.layout import ENTRY_HEADER_BYTES
 from shardlog.storage.plan import Plan
 from shardlog.storage.real_files import RealFile, RealFiles
 from shardlog.storage.segment import GROUP_BYTES_MAX
@@ -39,6 +42,11 @@ from shardlog.storage.volume import Hosted, Volume
 BATCH_BYTES = 64 << 10
 BODY = os.urandom(BATCH_BYTES)
 BODY_SUM = seal_body(BODY)
+GROUP = GROUP_BYTES_MAX // (ENTRY_HEADER_BYTES + BATCH_BYTES)
+"""So many batches are one group of the engine's, and so are they in the comparison."""
+
+WARM_UP = 7
+"""So many batches fill a shard's first segment; as many again, and some, fit into the second."""
 
 
 class Writer:
@@ -91,21 +99,21 @@ class Writer:
         await self.wait(self.token)
 
 
-def plain(path: str, batches: int, group: int) -> float:
+class Plain:
     """pwrite + fdatasync of the same bytes in the same groups, in blocks that are there."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT)
-    size = batches * BATCH_BYTES
-    os.posix_fallocate(fd, 0, size)
-    os.fsync(fd)
-    begun = time.perf_counter()
-    for start in range(0, batches, group):
-        count = min(group, batches - start)
-        os.pwritev(fd, [BODY] * count, start * BATCH_BYTES)
-        os.fdatasync(fd)
-    taken = time.perf_counter() - begun
-    os.close(fd)
-    os.unlink(path)
-    return taken
+
+    def __init__(self, path: str, batches: int) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        self.position = 0
+        os.posix_fallocate(self.fd, 0, batches * BATCH_BYTES)
+        os.fsync(self.fd)
+
+    def load(self, batches: int) -> None:
+        for start in range(0, batches, GROUP):
+            count = min(GROUP, batches - start)
+            os.pwritev(self.fd, [BODY] * count, self.position)
+            os.fdatasync(self.fd)
+            self.position += count * BATCH_BYTES
 
 
 async def one_shard(directory: str, batches: int, inflight: int) -> float:
@@ -127,7 +135,7 @@ async def many_shards(directory: str, shards: int, batches: int) -> float:
     writers = [Writer(volume, f"shard-{number}") for number in range(shards)]
     await asyncio.gather(*(writer.format() for writer in writers))
     each = max(batches // shards, 1)
-    await asyncio.gather(*(writer.load(1, 1) for writer in writers))
+    await asyncio.gather(*(writer.load(WARM_UP, 4) for writer in writers))
     begun = time.perf_counter()
     await asyncio.gather(*(writer.load(each, 4) for writer in writers))
     taken = time.perf_counter() - begun
@@ -145,22 +153,38 @@ def fresh(parent: str) -> Generator[str, None, None]:
             shutil.rmtree(directory)
 
 
-def bench_append(directories: Iterator[str], batches: int, rounds: int) -> None:
-    group = GROUP_BYTES_MAX // BATCH_BYTES
-    ratios, rates = [], []
-    for _ in range(rounds):
-        bare = plain(f"{next(directories)}/plain", batches, group)
-        engine = asyncio.run(one_shard(next(directories), batches, 4 * group))
-        ratios.append(bare / engine)
-        rates.append(batches * BATCH_BYTES / engine / 1e6)
-    show("append", statistics.median(ratios), 0.8, f"{statistics.median(rates):,.0f} MB/s", ratios)
+async def appended(directory: str, batches: int, turns: int) -> tuple[list[float], list[float]]:
+    """The seconds of each turn, plain and through the engine."""
+    bare = Plain(f"{directory}/plain", batches * (turns + 1))
+    volume = Volume(RealFiles(), f"{directory}/volume", "bench")
+    running = asyncio.create_task(volume.run())
+    writer = Writer(volume, "one")
+    await writer.format()
+    await writer.load(2048, 4 * GROUP)  # into segments of the full size
+    bare.load(batches)
+    plain, engine = [], []
+    for _ in range(turns):
+        begun = time.perf_counter()
+        bare.load(batches)
+        between = time.perf_counter()
+        await writer.load(batches, 4 * GROUP)
+        plain.append(between - begun)
+        engine.append(time.perf_counter() - between)
+    running.cancel()
+    return plain, engine
+
+
+def bench_append(directories: Iterator[str], batches: int, turns: int) -> None:
+    plain, engine = asyncio.run(appended(next(directories), batches, turns))
+    ratios = [bare / ours for bare, ours in zip(plain, engine, strict=True)]
+    rate = batches * BATCH_BYTES / statistics.median(engine) / 1e6
+    show("append", statistics.median(ratios), 0.8, f"{rate:,.0f} MB/s", ratios)
 
 
 def bench_shards(directories: Iterator[str], batches: int, rounds: int, shards: int) -> None:
-    group = GROUP_BYTES_MAX // BATCH_BYTES
     ratios = []
     for _ in range(rounds):
-        one = asyncio.run(one_shard(next(directories), batches, 4 * group)) / batches
+        one = asyncio.run(one_shard(next(directories), batches, 4 * GROUP)) / batches
         many = asyncio.run(many_shards(next(directories), shards, batches))
         ratios.append(one / many)
     show(f"{shards} shards", statistics.median(ratios), 0.5, "of one shard's rate", ratios)
@@ -169,10 +193,10 @@ def bench_shards(directories: Iterator[str], batches: int, rounds: int, shards: 
 async def _idle(directory: str, shards: int) -> float:
     volume = Volume(RealFiles(), directory, "bench")
     running = asyncio.create_task(volume.run())
-    for number in range(shards):
-        writer = Writer(volume, f"shard-{number}")
-        await writer.format()
-        await writer.load(1, 1)
+    writers = [Writer(volume, f"shard-{number}") for number in range(shards)]
+    await asyncio.gather(*(writer.format() for writer in writers))
+    await asyncio.gather(*(writer.load(1, 1) for writer in writers))
+    del writers
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     volume = Volume(RealFiles(), directory, "bench")
@@ -181,6 +205,7 @@ async def _idle(directory: str, shards: int) -> float:
     kept = [Writer(volume, f"shard-{number}") for number in range(shards)]
     taken = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
     tracemalloc.stop()
+    volume.close()
     return taken
 
 
@@ -210,12 +235,10 @@ class SparseFile(RealFile):
 
 class SparseFiles(RealFiles):
     def open(self, path: str, *, write: bool = True) -> RealFile:
-        file = super().open(path, write=write)
-        return SparseFile(os.dup(file.fileno()), path)
+        return SparseFile(super().open(path, write=write).fileno(), path)
 
     def create(self, path: str) -> RealFile:
-        file = super().create(path)
-        return SparseFile(os.dup(file.fileno()), path)
+        return SparseFile(super().create(path).fileno(), path)
 
 
 def make_log(directory: str, gibibytes: int) -> None:
@@ -301,7 +324,11 @@ def raw_pieces(store: Store, handles: Handles) -> Iterator[bytes]:
 
 
 def show(what: str, ratio: float, least: float, words: str, ratios: list[float]) -> None:
-    spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+    if len(ratios) < 8:
+        spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+    else:
+        low, _, high = statistics.quantiles(ratios)
+        spread = f"half of them {low:.2f}-{high:.2f}"
     print(f"  {what:12} {ratio:8.2f} (at least {least}; {spread}), {words}")
 
 
@@ -314,7 +341,7 @@ def main() -> None:
     print(f"storage engine, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     directories = fresh(given.directory)
     try:
-        bench_append(directories, 1024 if quick else 8192, 3 if quick else 5)
+        bench_append(directories, 1024, 5 if quick else 25)
         bench_shards(directories, 2048 if quick else 8192, 1 if quick else 3, 1000)
         bench_idle(directories, 100 if quick else 1000)
         bench_open(directories, 1 if quick else 10)
