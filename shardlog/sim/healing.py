@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from shardlog.sim.world import World
 
 
+SETTLED_US = 1_000_000
+
+
 def heal(world: World) -> None:
     """All faults end; all processes run, but for those that a core can do without."""
     world.adversary.active = False
@@ -42,11 +45,18 @@ def heal(world: World) -> None:
         else:
             node.restart()
             node.resume()
+    _scrub(world)
+    if world.options.engine:
+        # What was on its way to the disk was read from memory just now.
+        world.scheduler.after(SETTLED_US, _scrub, world)
+    for client in world.clients:
+        client.finish()
+
+
+def _scrub(world: World) -> None:
     for node in world.nodes.values():
         if node.up:
             node.scrub_all()
-    for client in world.clients:
-        client.finish()
 
 
 def _left_down(world: World) -> list[str]:
