@@ -1,0 +1,142 @@
+"""All shards of one metadata store, coordinated by one process.
+
+Any number of processes may do this at once, for the same shards: they only get in each other's
+way, and whoever loses a compare-and-swap starts from what the other wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator
+from shardlog.metadata.failures import BadRecord, MetadataFailure
+from shardlog.metadata.records import SHARDS, decode_shard
+from shardlog.metadata.store import ABSENT, Change, MetadataStore, News, Versioned
+from shardlog.protocol.coordination import (
+    Accepted,
+    Command,
+    CoordinatorLimits,
+    LeadersCounted,
+    Loaded,
+    Rejected,
+)
+from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.failures import ImpossibleState
+from shardlog.protocol.shard import Shard
+
+
+class CoordinatorHost:
+    """`name` is what nodes know this process by.  `run` is a task for as long as it coordinates."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MetadataStore,
+        control: Control,
+        clock_ms: Callable[[], int],
+        limits: CoordinatorLimits | None = None,
+        driver_limits: DriverLimits | None = None,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.control = control
+        self.clock_ms = clock_ms
+        self.limits = limits or CoordinatorLimits()
+        self.driver_limits = driver_limits or DriverLimits()
+        self.shards: dict[str, Shard] = {}
+        # Records that cannot be read, by shard: nothing is done for these.
+        self.unreadable: dict[str, BadRecord] = {}
+        # Shards that this process has given up, and why.
+        self.stopped: dict[str, Exception] = {}
+        self._coordinators: dict[str, ShardCoordinator] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun = asyncio.Event()
+
+    async def run(self) -> None:
+        """Coordinate whatever shards there are, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            listing = await self.store.list(SHARDS)
+            self._relist(listing.records)
+            self._begun.set()
+            async with self.store.watch(SHARDS, listing.next_revision) as watch:
+                async for news in watch:
+                    self._learn(news)
+
+    async def command(self, shard: str, command: Command) -> Accepted | Rejected:
+        """Ask for something; see `ShardCoordinator.command`."""
+        await self._begun.wait()
+        given_up = self.unreadable.get(shard) or self.stopped.get(shard)
+        if given_up is not None:
+            return Rejected(0, str(given_up))
+        coordinator = self._coordinator(shard)
+        if shard not in self.shards:
+            coordinator.step(Loaded(ABSENT, None))
+        return await coordinator.command(command)
+
+    def _coordinator(self, shard: str) -> ShardCoordinator:
+        """The shard's coordinator, begun if need be."""
+        known = self._coordinators.get(shard)
+        if known is None:
+            assert self._group is not None
+            machine = Coordinator(self.name, shard, self.limits)
+            known = ShardCoordinator(
+                machine, self.store, self.control, self.clock_ms, self.driver_limits
+            )
+            self._coordinators[shard] = known
+            self._tasks[shard] = self._group.create_task(self._coordinate(shard, known))
+            known.step(self._leaders())
+        return known
+
+    async def _coordinate(self, shard: str, coordinator: ShardCoordinator) -> None:
+        """A broken invariant ends the work on its shard, and on no other."""
+        try:
+            await coordinator.run()
+        except (ImpossibleState, MetadataFailure) as failure:
+            self.stopped[shard] = failure
+
+    # --- news ------------------------------------------------------------------------------------
+
+    def _learn(self, news: News) -> None:
+        if not isinstance(news, Change):
+            self._relist(news.records)
+        elif news.value is None:
+            self._forget(news.key.removeprefix(SHARDS))
+        else:
+            self._take(Versioned(news.key, news.revision, news.value))
+        leaders = self._leaders()
+        for coordinator in self._coordinators.values():
+            coordinator.step(leaders)
+
+    def _relist(self, records: Iterable[Versioned]) -> None:
+        there = {record.key.removeprefix(SHARDS): record for record in records}
+        for shard in [shard for shard in self.shards if shard not in there]:
+            self._forget(shard)
+        for record in there.values():
+            self._take(record)
+
+    def _take(self, record: Versioned) -> None:
+        shard = record.key.removeprefix(SHARDS)
+        try:
+            decoded = decode_shard(record.key, record.value)
+        except BadRecord as problem:
+            self._forget(shard)
+            self.unreadable[shard] = problem
+            return
+        self.unreadable.pop(shard, None)
+        self.shards[shard] = decoded
+        self._coordinator(shard).step(Loaded(record.version, decoded))
+
+    def _forget(self, shard: str) -> None:
+        """The record is gone, or not for us: leave the shard alone."""
+        self.shards.pop(shard, None)
+        self.unreadable.pop(shard, None)
+        if self._coordinators.pop(shard, None) is not None:
+            self._tasks.pop(shard).cancel()
+
+    def _leaders(self) -> LeadersCounted:
+        counts = Counter(shard.leader.node for shard in self.shards.values() if shard.leader)
+        return LeadersCounted(tuple(sorted(counts.items())))
