@@ -164,7 +164,9 @@ class _Field:
                 _Field(self.key, self._below(name), None).refuse("is not known")
 
     def _below(self, name: str) -> str:
-        return f"{self.path}.{name:.80}" if self.path else f"{name:.80}"
+        """A name that nobody knows may be anything; the message stays one line."""
+        short = ascii(name)[1:-1][:80]
+        return f"{self.path}.{short}" if self.path else short
 
     def text(self) -> str:
         if not isinstance(self.value, str) or not self.value:

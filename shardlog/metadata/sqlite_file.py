@@ -147,7 +147,7 @@ class SqliteFile:
     def _require_whole(self) -> None:
         found = self._value("PRAGMA integrity_check(1)")
         if found != "ok":
-            raise DamagedStore(self.path, f"damaged: {' '.join(str(found).split())}")
+            raise DamagedStore(self.path, f"damaged: {_one_line(found)}")
         with self._transaction("BEGIN"):
             newest = self._number("SELECT max(version) FROM records")
             if newest > self._revision():
@@ -292,12 +292,16 @@ class SqliteFile:
         if code in _PASSING:
             kind = Unavailable if committing else Unwritten
             return kind(self.path, _PASSING[code])
-        return DamagedStore(self.path, f"damaged: {error}")
+        return DamagedStore(self.path, f"damaged: {_one_line(error)}")
 
 
 def _checksum(key: str, version: int, value: bytes | None) -> int:
     kept = b"-" if value is None else b"+" + value
     return crc32(kept, crc32(f"{version} {key} ".encode()))
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
 
 
 def _require_not_short(path: str) -> None:
