@@ -76,6 +76,8 @@ def refusal_to_follow(r: ReplicaState, message: Announce, cut: int) -> Refusal |
         return WrongRole(r.role, r.epoch)
     if r.syncing and message.snapshot is None:
         return NotReady("syncing: a snapshot has to be finished first")
+    if r.syncing and message.snapshot and message.snapshot.end < r.log.first:
+        return NotReady("syncing: the snapshot ends before our log begins")
     if cut < r.commit:
         return BelowCommit(r.commit)
     if cut != min(message.cut, r.log.may_end):
@@ -291,6 +293,8 @@ def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> No
         r.answer(envelope, SnapshotInstalled(message.epoch, 0))
     elif cut < r.commit:
         r.refuse(envelope, BelowCommit(r.commit))
+    elif snapshot.end < r.log.first:
+        r.refuse(envelope, NotReady("syncing: the snapshot ends before our log begins"))
     else:
         _cut(r, cut)
         r.epoch = message.epoch
@@ -308,6 +312,9 @@ def installed(r: ReplicaState, promise: Promise) -> None:
 
 def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
     """Start over at the snapshot's first offset, unless what is here already reaches it."""
+    if snapshot.end < r.log.first:
+        # A sync that was under way is finished meanwhile, and this one would lead back.
+        return
     r.syncing = snapshot
     if snapshot.first <= r.log.end:
         return

@@ -22,6 +22,7 @@ from shardlog.protocol.failures import (
     BelowCommit,
     DivergenceMismatch,
     LostDisk,
+    NotReady,
     OffsetGap,
     Refusal,
     StaleEpoch,
@@ -195,6 +196,9 @@ def add_cursor(
     lead.trimmed = max(lead.trimmed, answer.first)
     cursor.unannounce(cut)
     cursor.acked = min(cursor.acked, answer.may_end)
+    if answer.syncing and answer.commit <= cut:
+        # Where it starts over all is committed; we may not know yet, and it cannot ack before.
+        r.advance_commit(min(answer.commit, r.log.end))
     wiped = plan.plan is Plan.WIPE or answer.syncing
     cursor.snapshot = describe(r) if wiped else None
     return None
@@ -254,6 +258,9 @@ def refused(r: ReplicaState, envelope: Envelope, message: Refused) -> None:
     elif isinstance(refusal, DivergenceMismatch) and _unannounced(r, cursor, message):
         # It is not what we took it for: forget it, and let the coordinator fence it again.
         del lead.cursors[cursor.member]
+    elif isinstance(refusal, NotReady) and cursor.snapshot and not cursor.announced:
+        # It ends before the follower's log begins: perhaps more is committed by now.
+        cursor.snapshot = describe(r)
 
 
 def _unannounced(r: ReplicaState, cursor: Cursor, message: Refused) -> bool:
