@@ -349,7 +349,7 @@ MUTANTS = _kinds(
         "late_fencers_dropped",
         "who answers a fence late is never added",
         ("O2",),
-        4,
+        2079,
         ((electing, "add_late", _always(None)),),
     ),
     Mutant(
@@ -380,7 +380,7 @@ MUTANTS = _kinds(
         "read_unconfirmed",
         "a leader serves reads without asking whether it still leads",
         ("O9",),
-        108,
+        406,
         ((answering, "confirmed", _always(True)),),
     ),
     Mutant(
