@@ -1,5 +1,6 @@
 """Each store as the conformance suite sees it: a place that handles are opened on."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from shardlog.metadata.memory import Memory
 from shardlog.metadata.sqlite import SqliteStore
-from shardlog.metadata.store import MetadataStore, Swapped, Versioned
+from shardlog.metadata.store import MetadataStore, News, Swapped, Versioned, Watch
 
 CHANGES_KEPT = 200
 POLL_MS = 5
@@ -75,3 +76,13 @@ def written(swapped: Swapped) -> Versioned:
     assert swapped.done
     assert swapped.current
     return swapped.current
+
+
+async def take(watch: Watch, count: int) -> list[News]:
+    return [await anext(watch) for _ in range(count)]
+
+
+async def settle() -> None:
+    """Let everybody who can go on do so, threads too."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
