@@ -50,7 +50,7 @@ class VolumeLimits:
     """
 
     workers: int = 8
-    sync_together_from: int = 128
+    sync_together_from: int = 32
     open_files_max: int = 1024
     retry_ms: int = 200
 
