@@ -1,0 +1,175 @@
+"""Opening connections of the data plane, and accepting them.
+
+TLS comes as an `ssl.SSLContext` that somebody else made from settings.  What the operating system,
+TLS and asyncio raise is translated here, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+
+from shardlog.transport.connection import (
+    Connection,
+    ConnectionLimits,
+    Receiver,
+    State,
+    WallClock,
+)
+from shardlog.transport.failures import (
+    DeadlineExceeded,
+    NotPermitted,
+    TransportFailure,
+    Unreachable,
+)
+from shardlog.transport.frames import Frame
+from shardlog.transport.handshake import Hello, Reason, Role
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    name: str,
+    role: Role,
+    receiver: Receiver,
+    limits: ConnectionLimits,
+    wall_ns: WallClock,
+    timeout_ms: int,
+    tls: ssl.SSLContext | None = None,
+    tls_name: str | None = None,
+) -> Connection:
+    """A connection that has been greeted.  `tls_name` is whom the certificate must name."""
+    loop = asyncio.get_running_loop()
+    own = Hello(role, name, limits.frame_bytes_max)
+    connection = Connection(own, receiver, limits, wall_ns, calling=True)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await loop.create_connection(
+                lambda: connection,
+                host,
+                port,
+                ssl=tls,
+                server_hostname=(tls_name or host) if tls else None,
+            )
+            await connection.greeted
+    except TimeoutError as failure:
+        connection.close(Reason.TIMEOUT)
+        raise DeadlineExceeded(f"{host}:{port} did not answer in {timeout_ms} ms") from failure
+    except ssl.SSLError as failure:
+        raise NotPermitted(f"{host}:{port}: {failure}") from failure
+    except OSError as failure:
+        raise Unreachable(f"{host}:{port}: {failure}") from failure
+    except asyncio.CancelledError:
+        connection.close()
+        raise
+    return connection
+
+
+class Listener:
+    """Accepts connections; `close` ends them all."""
+
+    def __init__(self, connections_max: int) -> None:
+        self.connections: set[Connection] = set()
+        self.connections_max = connections_max
+        self._sockets: asyncio.Server
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port, *_ = self._sockets.sockets[0].getsockname()
+        return host, port
+
+    async def close(self, text: str = "") -> None:
+        """Stop accepting, say goodbye to everyone, and wait until they are gone."""
+        self._sockets.close()
+        ending = list(self.connections)
+        for connection in ending:
+            connection.close(text=text)
+        for connection in ending:
+            await connection.closed()
+        await self._sockets.wait_closed()
+
+    async def start(
+        self, host: str, port: int, tls: ssl.SSLContext | None, accept: Callable[[], Connection]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._sockets = await loop.create_server(accept, host, port, ssl=tls)
+        except OSError as failure:
+            raise Unreachable(f"{host}:{port}: {failure}") from failure
+
+
+class _Accepted(Connection):
+    """One that its listener knows of, from the first byte to the last."""
+
+    listener: Listener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        listener = self.listener
+        if len(listener.connections) >= listener.connections_max:
+            self.close(Reason.OVERLOADED, f"{listener.connections_max} connections are open")
+        listener.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.listener.connections.discard(self)
+        super().connection_lost(exc)
+
+
+async def listen(
+    host: str,
+    port: int,
+    *,
+    name: str,
+    receiver: Callable[[], Receiver],
+    limits: ConnectionLimits,
+    wall_ns: WallClock,
+    connections_max: int = 10_000,
+    tls: ssl.SSLContext | None = None,
+) -> Listener:
+    """Accept connections as the node `name`; each gets a receiver of its own."""
+    listener = Listener(connections_max)
+    own = Hello(Role.NODE, name, limits.frame_bytes_max)
+
+    def accept() -> Connection:
+        connection = _Accepted(own, receiver(), limits, wall_ns, calling=False)
+        connection.listener = listener
+        return connection
+
+    await listener.start(host, port, tls, accept)
+    return listener
+
+
+class Inbox:
+    """A receiver for those who rather pull: while too many frames wait here, reading pauses."""
+
+    def __init__(self) -> None:
+        self._frames: deque[Frame] = deque()
+        self._connection: Connection | None = None
+        self._arrived = asyncio.Event()
+
+    def opened(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def received(self, connection: Connection, frames: list[Frame]) -> None:
+        connection.hold(sum([len(frame.payload) for frame in frames]))
+        self._frames += frames
+        self._arrived.set()
+
+    def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        self._arrived.set()
+
+    async def next(self) -> Frame:
+        """The next frame; when there is none any more, what ended the connection."""
+        while not self._frames:
+            connection = self._connection
+            if connection is not None and connection.state is State.CLOSED:
+                raise connection.failure or Unreachable("the connection was closed here")
+            self._arrived.clear()
+            await self._arrived.wait()
+        assert self._connection is not None, "frames come after the greeting"
+        frame = self._frames.popleft()
+        self._connection.release(len(frame.payload))
+        return frame
