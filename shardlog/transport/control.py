@@ -1,0 +1,252 @@
+"""The control plane over gRPC, in terms of envelopes.
+
+A refusal is an answer like any other: gRPC's status tells only what happened to the call on its
+way.  `grpc.RpcError` is translated in one place and goes no further, and nobody above sees a
+protobuf type.  Messages are encoded by our own codecs, so the calls are made by name and no
+generated service code is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from crc32c import crc32c
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from shardlog.protocol.messages import Envelope
+from shardlog.transport.control_calls import (
+    CALLS,
+    FETCH,
+    SERVICE,
+    Call,
+    Chunk,
+    decode_answer,
+    decode_chunk,
+    encode_answer,
+    encode_chunk,
+)
+from shardlog.transport.failures import (
+    DeadlineExceeded,
+    Malformed,
+    MalformedMessage,
+    NotPermitted,
+    Rejected,
+    TransportFailure,
+    Unavailable,
+    Unreachable,
+    VersionMismatch,
+)
+from shardlog.transport.frames import Buffer
+
+Handle = Callable[[Envelope], Awaitable[Envelope | None]]
+"""Does what an envelope asks.  None if there is nothing to tell but that it was taken."""
+FetchSnapshot = Callable[[Envelope], AsyncIterator[Buffer]]
+"""The raw entries that a `Fetch` asks for, in pieces of any size up to `chunk_bytes_max`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLimits:
+    message_bytes_max: int = 16 << 20
+    chunk_bytes_max: int = 1 << 20
+    keepalive_ms: int = 10_000
+    keepalive_timeout_ms: int = 5_000
+
+    def options(self) -> list[tuple[str, int]]:
+        """As gRPC wants to be told."""
+        return [
+            ("grpc.max_receive_message_length", self.message_bytes_max),
+            ("grpc.max_send_message_length", self.message_bytes_max),
+            ("grpc.keepalive_time_ms", self.keepalive_ms),
+            ("grpc.keepalive_timeout_ms", self.keepalive_timeout_ms),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.min_ping_interval_without_data_ms", self.keepalive_ms // 2),
+            ("grpc.so_reuseport", 0),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1_000),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTls:
+    """PEM, as read from files.  A node demands certificates of those who call if `mutual`."""
+
+    authority: bytes
+    certificate: bytes | None = None
+    key: bytes | None = None
+    mutual: bool = True
+
+    def of_node(self) -> Any:
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)], self.authority, require_client_auth=self.mutual
+        )
+
+    def of_caller(self) -> Any:
+        return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
+
+
+# --- the node's side -----------------------------------------------------------------------------
+
+
+class ControlServer:
+    """Answers calls with `handle`, and serves health and reflection beside."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        fetch_snapshot: FetchSnapshot,
+        limits: ControlLimits,
+        tls: ControlTls | None = None,
+    ) -> None:
+        self._handle = handle
+        self._fetch_snapshot = fetch_snapshot
+        self._limits = limits
+        self._tls = tls
+        self._health = health.aio.HealthServicer()
+        self._grpc: Any = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Returns the port, which the system chooses if it is 0."""
+        self._grpc = grpc.aio.server(options=self._limits.options())
+        calls = {call.rpc: self._unary(call) for call in CALLS.values()}
+        calls[FETCH.rpc] = grpc.unary_stream_rpc_method_handler(self._stream)
+        self._grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        shown = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(shown, self._grpc)
+        address = f"{host}:{port}"
+        try:
+            if self._tls is None:
+                bound: int = self._grpc.add_insecure_port(address)
+            else:
+                bound = self._grpc.add_secure_port(address, self._tls.of_node())
+        except RuntimeError as failure:
+            raise Unreachable(f"{address}: {failure}") from failure
+        await self._grpc.start()
+        await self.set_serving(True)
+        return bound
+
+    async def set_serving(self, serving: bool) -> None:
+        """What the health service says, of the node and of the service."""
+        states = health_pb2.HealthCheckResponse
+        state = states.SERVING if serving else states.NOT_SERVING
+        for name in ("", SERVICE):
+            await self._health.set(name, state)
+
+    async def stop(self, grace_ms: int) -> None:
+        """Take no more calls, and give those under way some time."""
+        await self._health.enter_graceful_shutdown()
+        await self._grpc.stop(grace_ms / 1000)
+
+    def _unary(self, call: Call) -> Any:
+        async def answer(data: bytes, context: Any) -> bytes:
+            asked = await _understood(call, data, context)
+            return encode_answer(asked, await self._handle(asked))
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def _stream(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
+        asked = await _understood(FETCH, data, context)
+        position = 0
+        async for piece in self._fetch_snapshot(asked):
+            yield encode_chunk(Chunk(position, bytes(piece), crc32c(piece), False))
+            position += len(piece)
+        yield encode_chunk(Chunk(position, b"", 0, True))
+
+
+async def _understood(call: Call, data: bytes, context: Any) -> Envelope:
+    try:
+        return call.decode(data)
+    except VersionMismatch as failure:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(failure))
+    except Malformed as failure:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(failure))
+    raise AssertionError("abort raises")
+
+
+# --- the caller's side ---------------------------------------------------------------------------
+
+
+class ControlClient:
+    """Calls nodes; keeps one channel for each address, which reconnects by itself."""
+
+    def __init__(self, limits: ControlLimits, tls: ControlTls | None = None) -> None:
+        self._limits = limits
+        self._tls = tls
+        self._channels: dict[str, Any] = {}
+
+    def _channel(self, address: str) -> Any:
+        channel = self._channels.get(address)
+        if channel is None:
+            options = self._limits.options()
+            if self._tls is None:
+                channel = grpc.aio.insecure_channel(address, options)
+            else:
+                channel = grpc.aio.secure_channel(address, self._tls.of_caller(), options)
+            self._channels[address] = channel
+        return channel
+
+    async def call(self, address: str, envelope: Envelope, timeout_ms: int) -> Envelope | None:
+        """The answer, a refusal among them; None if the node had nothing to tell."""
+        call = CALLS.get(type(envelope.message))
+        if call is None:
+            raise TypeError(f"{type(envelope.message).__name__} is no call of the control plane")
+        invoke = self._channel(address).unary_unary(call.path)
+        try:
+            data: bytes = await invoke(call.encode(envelope), timeout=timeout_ms / 1000)
+        except grpc.RpcError as failure:
+            raise _translated(failure, address) from failure
+        return decode_answer(data)
+
+    async def fetch_snapshot(
+        self, address: str, envelope: Envelope, timeout_ms: int
+    ) -> AsyncIterator[bytes]:
+        """The pieces of a snapshot, each verified, and all of them: a cut stream raises."""
+        invoke = self._channel(address).unary_stream(FETCH.path)
+        call = invoke(FETCH.encode(envelope), timeout=timeout_ms / 1000)
+        position = 0
+        try:
+            async for data in call:
+                chunk = decode_chunk(data)
+                if chunk.position != position or chunk.checksum != crc32c(chunk.data):
+                    raise MalformedMessage(f"a damaged piece of a snapshot at byte {position}")
+                position += len(chunk.data)
+                if chunk.last:
+                    return
+                yield chunk.data
+        except grpc.RpcError as failure:
+            raise _translated(failure, address) from failure
+        finally:
+            call.cancel()
+        raise Unreachable(f"{address} ended a snapshot after {position} bytes")
+
+    async def forget(self, address: str) -> None:
+        """Close the channel to an address that is not used any more."""
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            await channel.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*[self.forget(address) for address in list(self._channels)])
+
+
+_KINDS: dict[Any, type[TransportFailure]] = {
+    grpc.StatusCode.UNAVAILABLE: Unreachable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.FAILED_PRECONDITION: VersionMismatch,
+    grpc.StatusCode.UNAUTHENTICATED: NotPermitted,
+    grpc.StatusCode.PERMISSION_DENIED: NotPermitted,
+    grpc.StatusCode.INVALID_ARGUMENT: Rejected,
+    grpc.StatusCode.UNIMPLEMENTED: Rejected,
+}
+
+
+def _translated(failure: Any, address: str) -> TransportFailure:
+    """Whatever is not known to be a rejection may have been done."""
+    kind = _KINDS.get(failure.code(), Unavailable)
+    return kind(f"{address}: {failure.code().name}: {failure.details()}")

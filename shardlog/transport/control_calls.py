@@ -1,0 +1,147 @@
+"""Which message goes by which RPC, and envelopes as calls and answers.
+
+Pure conversion: `control` puts it on the network.  Every call carries its route, so that a node
+can check shard, incarnation and version without any state of the connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from shardlog.protocol import messages
+from shardlog.protocol.messages import Envelope, Message
+from shardlog.transport.failures import MalformedMessage, VersionMismatch
+from shardlog.transport.generated import control_pb2
+from shardlog.transport.wire import OneOf, Record, parsed, record_of
+
+CONTROL_VERSION = 1
+SERVICE = control_pb2.DESCRIPTOR.services_by_name["Control"].full_name
+
+RPCS: dict[str, type[Message]] = {
+    "Create": messages.Create,
+    "Fence": messages.Fence,
+    "BecomeLeader": messages.BecomeLeader,
+    "AddFollower": messages.AddFollower,
+    "PrepareReconfig": messages.Prepare,
+    "CommitReconfig": messages.Commit,
+    "AbortReconfig": messages.Abort,
+    "DescribeSnapshot": messages.SnapshotRequest,
+    "InstallSnapshot": messages.InstallSnapshot,
+    "PauseWrites": messages.PauseWrites,
+    "Trim": messages.Trim,
+    "DeleteShard": messages.Destroy,
+    "Status": messages.StatusRequest,
+}
+FETCH_SNAPSHOT = "FetchSnapshot"
+
+ANSWERS: list[type[Message]] = [
+    messages.Created,
+    messages.FenceAnswer,
+    messages.BecameLeader,
+    messages.CannotServe,
+    messages.FollowerAdded,
+    messages.Prepared,
+    messages.Committed,
+    messages.Aborted,
+    messages.SnapshotOffer,
+    messages.SnapshotInstalled,
+    messages.WritesPaused,
+    messages.Destroyed,
+    messages.StatusReport,
+    messages.Refused,
+]
+
+
+class Call(NamedTuple):
+    """One RPC: the protobuf that asks, and the codec of the message in it."""
+
+    rpc: str
+    protobuf: type[Any]
+    record: Record
+
+    @property
+    def path(self) -> str:
+        return f"/{SERVICE}/{self.rpc}"
+
+    def encode(self, envelope: Envelope) -> bytes:
+        call = self.protobuf(route=_route(envelope), message=self.record.encode(envelope.message))
+        data: bytes = call.SerializeToString()
+        return data
+
+    def decode(self, data: bytes) -> Envelope:
+        call = parsed(self.protobuf, data)
+        if not call.HasField("message"):
+            raise MalformedMessage(f"{self.rpc} without a message")
+        return _envelope(call, self.record.decode(call.message))
+
+
+def _call(rpc: str, kind: type[Message]) -> Call:
+    return Call(rpc, getattr(control_pb2, f"{rpc}Call"), record_of(kind))
+
+
+CALLS = {kind: _call(rpc, kind) for rpc, kind in RPCS.items()}
+FETCH = _call(FETCH_SNAPSHOT, messages.Fetch)
+_ANSWER = OneOf(control_pb2.Answer, "answer", list(ANSWERS))
+
+
+def encode_answer(asked: Envelope, answer: Envelope | None) -> bytes:
+    """None where there is nothing to tell: the call was taken."""
+    if answer is None:
+        back = Envelope(
+            asked.shard, asked.dst, asked.dst_incarnation, asked.src, asked.src_incarnation,
+            asked.message,
+        )  # fmt: skip
+        made = control_pb2.Answer(route=_route(back))
+    else:
+        made = _ANSWER.encode(answer.message)
+        made.route.CopyFrom(_route(answer))
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def decode_answer(data: bytes) -> Envelope | None:
+    answer = parsed(control_pb2.Answer, data)
+    if answer.HasField("route") and answer.WhichOneof("answer") is None:
+        return None
+    return _envelope(answer, _ANSWER.decode(answer))
+
+
+def _route(envelope: Envelope) -> Any:
+    return control_pb2.Route(
+        version=CONTROL_VERSION,
+        shard=envelope.shard,
+        src=envelope.src,
+        src_incarnation=envelope.src_incarnation,
+        dst=envelope.dst,
+        dst_incarnation=envelope.dst_incarnation,
+    )
+
+
+def _envelope(found: Any, message: Message) -> Envelope:
+    if not found.HasField("route"):
+        raise MalformedMessage(f"{type(found).__name__} without a route")
+    route = found.route
+    if route.version != CONTROL_VERSION:
+        raise VersionMismatch(f"version {route.version} came, this side speaks {CONTROL_VERSION}")
+    return Envelope(
+        route.shard, route.src, route.src_incarnation, route.dst, route.dst_incarnation, message
+    )
+
+
+class Chunk(NamedTuple):
+    """A piece of a snapshot."""
+
+    position: int
+    data: bytes
+    checksum: int
+    last: bool
+
+
+def encode_chunk(chunk: Chunk) -> bytes:
+    data: bytes = control_pb2.SnapshotChunk(**chunk._asdict()).SerializeToString()
+    return data
+
+
+def decode_chunk(data: bytes) -> Chunk:
+    found = parsed(control_pb2.SnapshotChunk, data)
+    return Chunk(found.position, found.data, found.checksum, found.last)

@@ -1,0 +1,282 @@
+"""The control plane over a real gRPC connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from shardlog.protocol import messages
+from shardlog.protocol.entry import Member
+from shardlog.protocol.failures import StaleEpoch
+from shardlog.protocol.messages import Envelope, Message
+from shardlog.transport.control import (
+    ControlClient,
+    ControlLimits,
+    ControlServer,
+    ControlTls,
+)
+from shardlog.transport.control_calls import CALLS, Call, Chunk, encode_chunk
+from shardlog.transport.failures import (
+    DeadlineExceeded,
+    MalformedMessage,
+    Rejected,
+    Unavailable,
+    Unreachable,
+    VersionMismatch,
+)
+from transport.ends import certificates
+
+LIMITS = ControlLimits()
+PIECES = [b"a" * 1000, b"b", b"", b"c" * 70_000]
+
+
+def ask(message: Message) -> Envelope:
+    return Envelope("orders", "operator", 0, "node-1", 5, message)
+
+
+def back(asked: Envelope, message: Message) -> Envelope:
+    return Envelope(asked.shard, asked.dst, asked.dst_incarnation, asked.src, 0, message)
+
+
+class Node:
+    """Answers some calls."""
+
+    def __init__(self) -> None:
+        self.asked: list[Envelope] = []
+
+    async def handle(self, envelope: Envelope) -> Envelope | None:
+        self.asked.append(envelope)
+        match envelope.message:
+            case messages.Create():
+                return back(envelope, messages.Created(5))
+            case messages.Fence(epoch):
+                return back(envelope, messages.Refused("Fence", epoch, StaleEpoch(epoch + 1)))
+            case messages.StatusRequest():
+                await asyncio.sleep(3600)
+            case messages.Destroy():
+                raise RuntimeError("a bug")
+        return None
+
+    async def fetch_snapshot(self, envelope: Envelope) -> AsyncIterator[bytes]:
+        self.asked.append(envelope)
+        for piece in PIECES:
+            yield piece
+        if envelope.shard == "broken":
+            raise RuntimeError("a bug")
+
+
+@asynccontextmanager
+async def ends(
+    node: Node, tls: ControlTls | None = None, calling: ControlTls | None = None
+) -> AsyncIterator[tuple[ControlClient, str]]:
+    control = ControlServer(node.handle, node.fetch_snapshot, LIMITS, tls)
+    port = await control.start("127.0.0.1", 0)
+    client = ControlClient(LIMITS, calling)
+    try:
+        yield client, f"127.0.0.1:{port}"
+    finally:
+        await client.close()
+        await control.stop(0)
+
+
+def test_calls_and_answers(run):
+    async def story():
+        node = Node()
+        async with ends(node) as (client, address):
+            asked = ask(messages.Create())
+            answer = await client.call(address, asked, 5000)
+            assert answer == back(asked, messages.Created(5))
+            refused = await client.call(address, ask(messages.Fence(7)), 5000)
+            assert refused is not None
+            assert refused.message == messages.Refused("Fence", 7, StaleEpoch(8))
+            assert await client.call(address, ask(messages.Trim(7, 100)), 5000) is None
+            assert [each.message for each in node.asked] == [
+                messages.Create(), messages.Fence(7), messages.Trim(7, 100)
+            ]  # fmt: skip
+            assert node.asked[0] == asked
+
+    run(story())
+
+
+def test_no_answer_in_time(run):
+    async def story():
+        async with ends(Node()) as (client, address):
+            with pytest.raises(DeadlineExceeded):
+                await client.call(address, ask(messages.StatusRequest(1)), 50)
+
+    run(story())
+
+
+def test_nobody_there(run):
+    async def story():
+        async with ends(Node()) as (client, address):
+            gone = address
+        client = ControlClient(LIMITS)
+        with pytest.raises(Unreachable):
+            await client.call(gone, ask(messages.Create()), 2000)
+        await client.close()
+
+    run(story())
+
+
+def test_a_bug_on_the_other_side_leaves_it_open_what_was_done(run, caplog):
+    async def story():
+        async with ends(Node()) as (client, address):
+            with pytest.raises(Unavailable, match="a bug"):
+                await client.call(address, ask(messages.Destroy()), 5000)
+
+    run(story())
+
+
+def test_no_call_of_the_control_plane(run):
+    async def story():
+        client = ControlClient(LIMITS)
+        with pytest.raises(TypeError, match="Ack is no call"):
+            await client.call("127.0.0.1:1", ask(messages.Ack(1, 2, 3, 4)), 50)
+
+    run(story())
+
+
+def test_nonsense_is_rejected(run, monkeypatch):
+    async def story():
+        async with ends(Node()) as (client, address):
+            monkeypatch.setattr(Call, "encode", lambda self, envelope: b"\xff\xff")
+            with pytest.raises(Rejected, match="INVALID_ARGUMENT"):
+                await client.call(address, ask(messages.Create()), 5000)
+
+    run(story())
+
+
+def test_snapshots(run):
+    async def story():
+        async with ends(Node()) as (client, address):
+            fetch = ask(messages.Fetch(1, (), 0, 100))
+            found = [piece async for piece in client.fetch_snapshot(address, fetch, 5000)]
+            assert found == PIECES
+
+    run(story())
+
+
+def test_a_snapshot_that_ends_too_early(run):
+    async def story():
+        async with ends(Node()) as (client, address):
+            fetch = Envelope("broken", "a", 1, "b", 2, messages.Fetch(1, (), 0, 100))
+            with pytest.raises(Unavailable):
+                async for _ in client.fetch_snapshot(address, fetch, 5000):
+                    pass
+
+    run(story())
+
+
+def test_a_damaged_snapshot(run, monkeypatch):
+    def damaged(chunk: Chunk) -> bytes:
+        wrong = chunk.position == 1000
+        return encode_chunk(chunk._replace(checksum=chunk.checksum ^ wrong))
+
+    monkeypatch.setattr("shardlog.transport.control.encode_chunk", damaged)
+
+    async def story():
+        async with ends(Node()) as (client, address):
+            pieces = client.fetch_snapshot(address, ask(messages.Fetch(1, (), 0, 1)), 5000)
+            assert await anext(pieces) == PIECES[0]
+            with pytest.raises(MalformedMessage, match="at byte 1000"):
+                await anext(pieces)
+
+    run(story())
+
+
+def test_health(run):
+    async def story():
+        async with ends(Node()) as (_, address), grpc.aio.insecure_channel(address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            for name in ("", "shardlog.v1.Control"):
+                answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5)
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    run(story())
+
+
+def test_reflection(run):
+    async def story():
+        async with ends(Node()) as (_, address), grpc.aio.insecure_channel(address) as channel:
+            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+            request = reflection_pb2.ServerReflectionRequest(list_services="")
+            stream = stub.ServerReflectionInfo(iter([request]), timeout=5)
+            answer = await stream.read()
+            names = {each.name for each in answer.list_services_response.service}
+            assert {"shardlog.v1.Control", "grpc.health.v1.Health"} <= names
+            stream.cancel()
+
+    run(story())
+
+
+def tls(kind: str, *, mutual: bool = True) -> ControlTls:
+    made = certificates()
+    authority = made.authority.cert_pem.bytes()
+    if kind == "stranger":
+        return ControlTls(authority)
+    pair = made.node if kind == "node" else made.client
+    chain = b"".join(each.bytes() for each in pair.cert_chain_pems)
+    return ControlTls(authority, chain, pair.private_key_pem.bytes(), mutual)
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_tls(run, mutual):
+    async def story():
+        async with ends(Node(), tls("node", mutual=mutual), tls("client")) as (client, address):
+            assert await client.call(address, ask(messages.Create()), 5000)
+
+    run(story())
+
+
+def test_a_caller_without_a_certificate(run):
+    async def story():
+        async with ends(Node(), tls("node"), tls("stranger")) as (client, address):
+            with pytest.raises(Unavailable):
+                await client.call(address, ask(messages.Create()), 2000)
+
+    run(story())
+
+
+def test_channels_are_kept_and_forgotten(run):
+    async def story():
+        async with ends(Node()) as (client, address):
+            await client.call(address, ask(messages.Create()), 5000)
+            channel = client._channel(address)
+            await client.call(address, ask(messages.Create()), 5000)
+            assert client._channel(address) is channel
+            await client.forget(address)
+            await client.forget(address)
+            assert await client.call(address, ask(messages.Create()), 5000)
+
+    run(story())
+
+
+def test_members_travel(run):
+    async def story():
+        node = Node()
+        async with ends(node) as (client, address):
+            message = messages.PauseWrites(3, Member("node-2", 9))
+            assert await client.call(address, ask(message), 5000) is None
+            assert node.asked[0].message == message
+
+    run(story())
+
+
+def test_another_version(run, monkeypatch):
+    monkeypatch.setattr("shardlog.transport.control_calls.CONTROL_VERSION", 2)
+
+    async def story():
+        async with ends(Node()) as (client, address):
+            call = CALLS[messages.Create]
+            data = call.encode(ask(messages.Create()))
+            monkeypatch.undo()
+            monkeypatch.setattr(Call, "encode", lambda self, envelope: data)
+            with pytest.raises(VersionMismatch, match="version 2 came, this side speaks 1"):
+                await client.call(address, ask(messages.Create()), 5000)
+
+    run(story())

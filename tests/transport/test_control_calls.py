@@ -1,0 +1,87 @@
+"""Envelopes as calls and answers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardlog.protocol import messages
+from shardlog.protocol.messages import Envelope
+from shardlog.transport.control_calls import (
+    ANSWERS,
+    CALLS,
+    FETCH,
+    RPCS,
+    SERVICE,
+    Chunk,
+    decode_answer,
+    decode_chunk,
+    encode_answer,
+    encode_chunk,
+)
+from shardlog.transport.failures import Malformed, MalformedMessage, VersionMismatch
+from shardlog.transport.generated import control_pb2
+from transport.values import TEXT, U32, U64, made
+
+ASKED = Envelope("orders", "operator", 0, "node-1", 5, messages.Fence(7))
+
+
+def enveloped(kinds):
+    messages_drawn = st.sampled_from(kinds).flatmap(made)
+    return st.builds(Envelope, TEXT, TEXT, U64, TEXT, U64, messages_drawn)
+
+
+@given(enveloped([*CALLS, messages.Fetch]))
+def test_calls_come_back(envelope):
+    call = CALLS.get(type(envelope.message), FETCH)
+    assert call.decode(call.encode(envelope)) == envelope
+
+
+@given(enveloped(ANSWERS))
+def test_answers_come_back(envelope):
+    assert decode_answer(encode_answer(ASKED, envelope)) == envelope
+
+
+def test_nothing_to_tell():
+    assert decode_answer(encode_answer(ASKED, None)) is None
+
+
+@given(st.builds(Chunk, U64, st.binary(), U32, st.booleans()))
+def test_chunks_come_back(chunk):
+    assert decode_chunk(encode_chunk(chunk)) == chunk
+
+
+def test_every_rpc_has_a_message():
+    service = control_pb2.DESCRIPTOR.services_by_name["Control"]
+    assert {method.name for method in service.methods} == {*RPCS, FETCH.rpc}
+    assert SERVICE == "shardlog.v1.Control"
+    assert FETCH.path == "/shardlog.v1.Control/FetchSnapshot"
+    for method in service.methods:
+        assert method.input_type.name == f"{method.name}Call"
+
+
+@given(st.binary(max_size=100))
+def test_random_bytes(data):
+    for decode in [call.decode for call in CALLS.values()] + [decode_answer, decode_chunk]:
+        try:
+            decode(data)
+        except (Malformed, VersionMismatch):
+            continue
+
+
+def test_another_version():
+    call = CALLS[messages.Fence]
+    other = control_pb2.FenceCall.FromString(call.encode(ASKED))
+    other.route.version = 9
+    with pytest.raises(VersionMismatch, match="version 9 came, this side speaks 1"):
+        call.decode(other.SerializeToString())
+
+
+def test_parts_that_must_be_there():
+    call = CALLS[messages.Fence]
+    with pytest.raises(MalformedMessage, match="Fence without a message"):
+        call.decode(b"")
+    bare = control_pb2.FenceCall(message={"epoch": 1}).SerializeToString()
+    with pytest.raises(MalformedMessage, match="without a route"):
+        call.decode(bare)
+    with pytest.raises(MalformedMessage):
+        decode_answer(b"")
