@@ -49,6 +49,7 @@ from shardlog.storage.superblock import COPIES, NAME, SuperblockFile
 VOLUME = "volume"
 PLAN = Plan(size_min=6 << 10, size_max=24 << 10, slots_min=12, slots_max=96, zeroed_bytes=512)
 OPERATIONS_CUT_MAX = 12
+KILLED = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,10 @@ class EngineDisk:
     # --- crashes ---------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Cut off the round on its way, and decide what became of all that was not synced."""
+        """Cut off the round on its way, and decide what became of all that was not synced.
+
+        Sometimes only the process is gone: then all of it is still there, and still not durable.
+        """
         if self.running is not None and not self.store.broken:
             self._note(self.running)
             self.files.crash_after(self.random.randrange(OPERATIONS_CUT_MAX))
@@ -205,7 +209,10 @@ class EngineDisk:
                 self.running.sync()
             except (Crashed, StorageFailure):
                 pass
-        self.files.crash()
+        if self.random.random() < KILLED:
+            self.files.kill()
+        else:
+            self.files.crash()
         self._forget()
 
     def _forget(self) -> None:

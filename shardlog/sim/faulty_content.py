@@ -66,15 +66,19 @@ class Content:
             self.unreadable -= self.covered
             self.covered.clear()
 
+    def settle(self) -> None:
+        """What a failed sync dropped is not shown any more."""
+        if self.stale:
+            self.cached = bytearray(self.durable)
+            self.stale = False
+
     # --- what a crash or a failed sync leaves ----------------------------------------------------
 
     def crash(self, random: Random, luck: float) -> None:
         """What landed is what there is."""
         if self.pending:
             self.land_some(random, luck)
-        if self.stale:
-            self.cached = bytearray(self.durable)
-            self.stale = False
+        self.settle()
 
     def land_some(self, random: Random, luck: float) -> None:
         """Each sector, and the length, has the state after some first part of its writes.

@@ -123,6 +123,10 @@ class FaultyFile:
             raise DiskFailed(self._path, "sync: Input/output error")
         content.sync()
 
+    def settle(self) -> None:
+        self.sync()
+        self._content.settle()
+
     def close(self) -> None:
         if self._life == self._files.life:
             self._files.open_files -= 1
@@ -278,6 +282,10 @@ class FaultyFiles:
         self._names.crash(self.random, luck)
         for content in self._names.durable_contents():
             content.crash(self.random, luck)
+        self._begin_life()
+
+    def kill(self) -> None:
+        """The process is gone, the machine is not: what was not synced may still be lost later."""
         self._begin_life()
 
     def _begin_life(self) -> None:

@@ -39,6 +39,13 @@ class File(Protocol):
     def sync(self) -> None:
         """All that was written, and the length, is durable.  Never called again after it failed."""
 
+    def settle(self) -> None:
+        """For a start: what is read from now on is what the medium holds, and nothing else.
+
+        An earlier process may have died before its sync, or have been told that it failed; what it
+        wrote can then be read, but is not durable, and may never have reached the medium.
+        """
+
     def close(self) -> None:
         """Unsynced writes stay where they are: written, not durable."""
 

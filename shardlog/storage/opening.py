@@ -41,6 +41,7 @@ def is_formatted(handles: Handles, directory: str) -> bool:
 def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) -> Opened:
     """See the module; raises a `StorageFailure` for what cannot be trusted."""
     superblocks = SuperblockFile(handles.files, directory)
+    _settle(handles, directory, [superblocks.path])
     root = superblocks.load()
     if (root.shard, root.node) != (shard, node):
         raise WrongIdentity(
@@ -49,6 +50,10 @@ def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) 
         )
     segments = Segments(handles, directory)
     segments.open(root)
+    tail = segments.holding(tail_from(root))
+    if tail is not None:
+        items = segments.items
+        _settle(handles, directory, [each.path for each in items[items.index(tail) :]])
     if root.cut_to is not None:
         walked(segments, root)
         segments.truncate(root.cut_to, root, plan)
@@ -69,6 +74,15 @@ def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) 
         doubt or 1,
     )
     return Opened(superblocks, root, segments, context, recovered)
+
+
+def _settle(handles: Handles, directory: str, paths: list[str]) -> None:
+    """What a killed process had written, but not synced, is made durable before it is believed."""
+    for path in paths:
+        with handles.use(path) as file:
+            file.settle()
+    for name in (directory, directory.rpartition("/")[0]):
+        handles.files.sync_directory(name)
 
 
 def tail_from(root: Root) -> int:

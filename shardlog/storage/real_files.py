@@ -171,6 +171,12 @@ class RealFile:
         except OSError as error:
             raise sync_failed(error, self._path) from error
 
+    def settle(self) -> None:
+        """Dirty pages are written, clean ones dropped: those of a failed sync count as clean."""
+        self.sync()
+        with suppress(OSError):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd < 0:
