@@ -22,7 +22,14 @@ ENTRY_HEADER_BYTES = ENTRY_HEADER.size
 BODY_BYTES_MAX = (1 << 32) - 1
 
 _CRC = (1 << 32) - 1
-_KINDS = {int(kind): kind for kind in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER)}
+# The same, for reading: what must be as it is comes as one number, and so does the CRC with the
+# zero above it.  Every entry that is sent or recovered passes here.
+_READ = struct.Struct("<QQQIIQQQQQQ")
+_STARTS = {
+    int.from_bytes(struct.pack("<2sBBI", ENTRY_MAGIC, ENTRY_VERSION, kind, 0), "little"): kind
+    for kind in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER)
+}
+assert _READ.size == ENTRY_HEADER_BYTES
 
 
 def pack_header(header: Header, length: int) -> bytes:
@@ -51,12 +58,11 @@ def unpack_header(data: bytes | bytearray | memoryview, at: int = 0) -> tuple[He
     """The header at `at`, not verified, and its body's length; None if these bytes are not one."""
     if len(data) - at < ENTRY_HEADER_BYTES:
         return None
-    (magic, version, kind, zero, epoch, base, count, length, session, request, time, parent, body,
-     also_zero, checksum) = ENTRY_HEADER.unpack_from(data, at)  # fmt: skip
-    if magic != ENTRY_MAGIC or version != ENTRY_VERSION or zero or also_zero:
-        return None
-    named = _KINDS.get(kind)
-    if named is None:
+    start, epoch, base, count, length, session, request, time, parent, body, checksum = (
+        _READ.unpack_from(data, at)
+    )
+    kind = _STARTS.get(start)
+    if kind is None or body > _CRC:
         return None
     body |= length << 32
-    return Header(epoch, base, count, named, session, request, time, parent, body, checksum), length
+    return Header(epoch, base, count, kind, session, request, time, parent, body, checksum), length

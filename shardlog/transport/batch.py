@@ -16,8 +16,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, islice, pairwise, repeat
 from typing import NamedTuple
 
 from shardlog.transport.compression import Compression, compress, decompress
@@ -53,6 +54,8 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes], ...]
 
 
+_record: Callable[[Iterable[object]], Record] = partial(tuple.__new__, Record)
+
 # --- writing -------------------------------------------------------------------------------------
 
 
@@ -70,10 +73,11 @@ def _padding(length: int) -> bytes:
 class BatchBuilder:
     """Gathers records; `body` turns them into bytes at once."""
 
-    __slots__ = ("_headers", "_keys", "_timestamps", "_values", "bytes_gathered")
+    __slots__ = ("_headers", "_keys", "_plain", "_timestamps", "_values", "bytes_gathered")
 
     def __init__(self) -> None:
         self._values: list[bytes] = []
+        self._plain = True  # nothing but values so far
         self._keys: list[bytes | None] | None = None
         self._timestamps: list[int] = []
         self._headers: list[Headers] | None = None
@@ -90,6 +94,10 @@ class BatchBuilder:
         headers: Headers = (),
     ) -> None:
         """Of all records in a batch either all have a timestamp or none."""
+        if self._plain and key is None and timestamp_ms is None and not headers:
+            self._values.append(value)
+            self.bytes_gathered += len(value) + 4
+            return
         if (timestamp_ms is None) != (len(self._timestamps) == 0) and self._values:
             raise ValueError("a batch has timestamps for all records or for none")
         if timestamp_ms is not None:
@@ -106,6 +114,7 @@ class BatchBuilder:
             self.bytes_gathered += sum(len(name) + len(each) + 6 for name, each in headers)
         self._values.append(value)
         self.bytes_gathered += len(value) + 4
+        self._plain = False
 
     def extend(self, values: Sequence[bytes]) -> None:
         """Many records that are a value and nothing else."""
@@ -199,6 +208,9 @@ class Column(NamedTuple):
     def at(self, index: int) -> bytes:
         return bytes(self.data[self.ends[index] : self.ends[index + 1]])
 
+    def each(self) -> Iterator[bytes]:
+        return map(bytes(self.data).__getitem__, map(slice, self.ends, islice(self.ends, 1, None)))
+
     def all(self) -> list[bytes]:
         data = bytes(self.data)
         return [data[start:end] for start, end in pairwise(self.ends)]
@@ -290,7 +302,19 @@ class Batch:
         return self.count
 
     def __iter__(self) -> Iterator[Record]:
-        return map(self.record, range(self.count))
+        """Each record is made when it is asked for, out of iterators over the columns."""
+        keys: Iterator[bytes | None] = repeat(None)
+        if self.key_validity is not None:
+            keys = map(self.key, range(self.count))
+        elif self.keys is not None:
+            keys = self.keys.each()
+        times: Iterator[int | None] = repeat(self.earliest_ms)
+        if self.earliest_ms is not None and self.deltas is not None:
+            times = map(self.earliest_ms.__add__, self._deltas)
+        headers: Iterator[tuple[tuple[str, bytes], ...]] = repeat(())
+        if self._headers is not None:
+            headers = map(_unpack_headers, self._headers.each())
+        return map(_record, zip(keys, self.values.each(), times, headers, strict=False))
 
     def record(self, index: int) -> Record:
         return Record(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 from shardlog.transport.failures import FrameTooLarge, MalformedFrame
@@ -130,6 +131,12 @@ for _type, _struct in FIXED.items():
     _LONGEST[_type] = _NEVER if _type in OPEN_ENDED else _struct.size
     _OTHER_FLAGS[_type] = 0xFF & ~FLAGS.get(_type, 0)
 
+
+@cache
+def _longest_within(most: int) -> list[int]:
+    return [min(each, most) for each in _LONGEST]
+
+
 _new = tuple.__new__
 _unpack_head = HEAD.unpack_from
 
@@ -141,12 +148,22 @@ class Decoder:
     comes.  Every byte is copied at most once, when a frame comes in more than one piece.
     """
 
-    __slots__ = ("_failure", "_partial", "frame_bytes_max")
+    __slots__ = ("_failure", "_frame_bytes_max", "_longest", "_partial")
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._partial = bytearray()  # less than one whole frame
         self._failure: MalformedFrame | None = None
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The longest payload that is accepted."""
+        return self._frame_bytes_max
+
+    @frame_bytes_max.setter
+    def frame_bytes_max(self, most: int) -> None:
+        self._frame_bytes_max = most
+        self._longest = _longest_within(most)
 
     @property
     def waiting_bytes(self) -> int:
@@ -171,20 +188,15 @@ class Decoder:
     def _split(self, data: bytes, at: int, frames: list[Frame]) -> None:
         view = memoryview(data)
         end = len(data)
-        longest_allowed = self.frame_bytes_max
-        while end - at >= HEAD_BYTES:
-            length, kind, flags, channel = _unpack_head(data, at)
-            if (
-                length > longest_allowed
-                or not _SHORTEST[kind] <= length <= _LONGEST[kind]
-                or flags & _OTHER_FLAGS[kind]
-            ):
+        unpack, new, shortest, longest = _unpack_head, _new, _SHORTEST, self._longest
+        while end - at >= 8:
+            length, kind, flags, channel = unpack(data, at)
+            if not shortest[kind] <= length <= longest[kind] or flags & _OTHER_FLAGS[kind]:
                 raise self._wrong(length, kind, flags)
-            start = at + HEAD_BYTES
-            stop = start + length
+            stop = at + 8 + length
             if stop > end:
                 break
-            frames.append(_new(Frame, (kind, flags, channel, view[start:stop])))
+            frames.append(new(Frame, (kind, flags, channel, view[at + 8 : stop])))
             at = stop
         if at < end:
             self._partial += view[at:]
@@ -200,11 +212,7 @@ class Decoder:
                 return len(data)
         length: int
         length, kind, flags, channel = _unpack_head(partial)
-        if (
-            length > self.frame_bytes_max
-            or not _SHORTEST[kind] <= length <= _LONGEST[kind]
-            or flags & _OTHER_FLAGS[kind]
-        ):
+        if not _SHORTEST[kind] <= length <= self._longest[kind] or flags & _OTHER_FLAGS[kind]:
             raise self._wrong(length, kind, flags)
         stop = at + HEAD_BYTES + length - len(partial)
         partial += memoryview(data)[at:stop]

@@ -44,6 +44,8 @@ def built(given_records: list[Record], how: Compression = Compression.NONE) -> b
 def test_records_come_back(given_records, how):
     batch = Batch(built(given_records, how), len(given_records))
     assert list(batch) == given_records
+    assert [batch.record(index) for index in range(len(batch))] == given_records
+    assert all(type(each) is Record for each in batch)
     assert batch.values.all() == [each.value for each in given_records]
     assert len(batch) == len(given_records)
 
