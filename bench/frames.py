@@ -3,8 +3,9 @@
 Each row is timed in one run, a turn of each variant after the other.  `encode` makes the buffers
 of a frame, `decode` feeds the bytes of many frames as a socket would (in pieces of 256 KiB) and
 unpacks the fixed parts; `to message` makes messages of the protocol of them, with bodies copied.
-The yardstick is what any codec must do: one `struct` pack or unpack for each frame and one copy of
-its bytes.  What counts is the ratio to it; times depend on the machine.
+The yardstick is what any codec must do: one `struct` pack and unpack for each frame and one copy of
+its bytes.  What counts is the ratio to it.  Times depend on the machine; they are the tenth
+percentile of all rounds, which has waited least for a core.
 
     python bench/frames.py [--rounds 30]
 """
@@ -15,7 +16,7 @@ import argparse
 import struct
 import time
 from collections.abc import Callable
-from statistics import median
+from statistics import quantiles
 
 from shardlog.protocol.entry import Entry, Header, Kind
 from shardlog.transport import frames
@@ -161,7 +162,7 @@ def measured(steps: dict[str, Step], count: int, rounds: int) -> dict[str, float
             start = time.perf_counter_ns()
             step()
             times[name].append(time.perf_counter_ns() - start)
-    return {name: median(taken) / count for name, taken in times.items()}
+    return {name: quantiles(taken, n=10)[0] / count for name, taken in times.items()}
 
 
 def main() -> None:
