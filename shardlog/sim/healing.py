@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 SETTLED_US = 1_000_000
 
+GAIN_US_MAX = 1_000_000
+"""How long ago the last new ground may have been gained."""
+
 
 def heal(world: World) -> None:
     """All faults end; all processes run, but for those that a core can do without."""
@@ -86,6 +89,39 @@ def _can_spare(world: World, record: Shard, ensembles: list[Ensemble], down: lis
             return False
     staying = [m for m in record.ensemble if m.node not in down]
     return _unreachable(world, record, staying) is None
+
+
+def hindmost_end(world: World) -> int:
+    """Where the log ends of the last of those that are to become equal, a new node among them."""
+    record = world.store.record
+    if record is None:
+        return 0
+    names = [member.node for member in record.ensemble]
+    names += [record.joining.node] if record.joining else []
+    return min((world.nodes[n].replica.log.end for n in names if world.nodes[n].up), default=0)
+
+
+class Pace:
+    """Whether the hindmost replica still gains on the log as it was at the healing.
+
+    A long log over a slow link takes its time, and that is no failure.  Only new ground up to
+    `goal` counts, so there is an end to it: whoever starts over again and again gains nothing,
+    and neither does a shard that adds an epoch every second.
+    """
+
+    __slots__ = ("end", "gained_us", "goal")
+
+    def __init__(self, goal: int, now_us: int) -> None:
+        self.goal = goal
+        self.end = 0
+        self.gained_us = now_us
+
+    def note(self, end: int, now_us: int) -> None:
+        if min(end, self.goal) > self.end:
+            self.end, self.gained_us = end, now_us
+
+    def gains(self, now_us: int) -> bool:
+        return now_us - self.gained_us <= GAIN_US_MAX
 
 
 def unsettled(world: World) -> str | None:

@@ -19,7 +19,7 @@ from shardlog.sim.atlas import Atlas
 from shardlog.sim.clients import Client
 from shardlog.sim.failures import LivenessFailure
 from shardlog.sim.faults import Adversary
-from shardlog.sim.healing import heal, out_of_reach, unsettled
+from shardlog.sim.healing import Pace, heal, hindmost_end, out_of_reach, unsettled
 from shardlog.sim.linearizability import Operation
 from shardlog.sim.network import Network
 from shardlog.sim.node import Node
@@ -73,6 +73,7 @@ class World:
         self._record: Shard | None = None
         self._values = 0
         self._deadline_us = options.safety_ms_max * 1000
+        self._pace = Pace(0, 0)
         self.healed = False
         self.settled = False
         self.adversary = Adversary(self)
@@ -110,6 +111,8 @@ class World:
             self.healed = True
             heal(self)
             self._deadline_us = self.scheduler.now_us + self.options.liveness_ms_max * 1000
+            longest = max(node.replica.log.end for node in self.nodes.values())
+            self._pace = Pace(longest, self.scheduler.now_us)
             self.scheduler.after(CHECK_EVERY_US, self._check_liveness, None)
             self.scheduler.run()
         finally:
@@ -155,12 +158,13 @@ class World:
             self.adversary.hurry(elections, changes)
 
     def _check_liveness(self, _: None) -> None:
-        """Is the shard at rest?"""
-        reason = unsettled(self)
+        """Is the shard at rest?  Past the deadline it may only go on catching up."""
+        reason, now_us = unsettled(self), self.scheduler.now_us
+        self._pace.note(hindmost_end(self), now_us)
         if reason is None:
             self.settled = True
             self.scheduler.stop()
-        elif self.scheduler.now_us < self._deadline_us:
+        elif now_us < self._deadline_us or self._pace.gains(now_us):
             self.scheduler.after(CHECK_EVERY_US, self._check_liveness, None)
         elif out_of_reach(self) is None:
             raise LivenessFailure(reason)

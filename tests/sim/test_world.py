@@ -9,6 +9,7 @@ import pytest
 from shardlog.protocol.shard import Status
 from shardlog.protocol.states import Role
 from shardlog.sim.failures import CrashFailure, LivenessFailure, SafetyFailure
+from shardlog.sim.healing import GAIN_US_MAX, Pace
 from shardlog.sim.observer import Observer
 from shardlog.sim.options import Options
 from shardlog.sim.runner import run_many, run_options
@@ -134,3 +135,24 @@ def test_the_adversary_spares_the_last_good_copy():
         outcome = run_options(options, [auditor])
         assert outcome.kind != "CrashFailure", outcome.text
     assert auditor.faults > 500
+
+
+def test_who_still_gains_on_the_log_has_time_beyond_the_bound():
+    pace = Pace(goal=100, now_us=0)
+    for now_us in range(0, 20 * GAIN_US_MAX, GAIN_US_MAX):
+        pace.note(now_us // GAIN_US_MAX * 5, now_us)
+        assert pace.gains(now_us)
+    assert not pace.gains(21 * GAIN_US_MAX)
+
+
+def test_to_start_over_gains_nothing_and_neither_do_epochs_without_end():
+    pace = Pace(goal=100, now_us=0)
+    pace.note(60, 0)
+    pace.note(0, GAIN_US_MAX)
+    pace.note(60, 2 * GAIN_US_MAX)
+    assert not pace.gains(2 * GAIN_US_MAX)
+    pace.note(100, 3 * GAIN_US_MAX)
+    assert pace.gains(3 * GAIN_US_MAX)
+    for end in range(101, 110):
+        pace.note(end, 5 * GAIN_US_MAX)
+    assert not pace.gains(5 * GAIN_US_MAX)
