@@ -323,7 +323,7 @@ def read_raw(store: Store, handles: Handles) -> int:
     buffer = memoryview(bytearray(128 << 10))
     at, end, total = 0, store.files.segments.end, 0
     while at < end:
-        raw = store.raw(at, end, 1 << 20)
+        raw = store.raw(at, end, 4 << 20)
         assert raw is not None
         with handles.use(raw.path) as file:
             assert isinstance(file, RealFile)

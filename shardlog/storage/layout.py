@@ -35,6 +35,8 @@ pack_header = header_bytes.pack_header
 SLOT = struct.Struct("<B3xIQQQQ80sII")
 SLOT_BYTES = SLOT.size
 _SLOT_SUMMED = SLOT_BYTES - 4
+SLOT_PLACE = struct.Struct("<B3xIQQ16x16xQII56x")
+"""Type, lineage, sequence and position of a slot; base, count and length of the header in it."""
 SLOT_KEYS = struct.Struct("<B3xIQ24x16xQ24xQ")
 """Type, lineage and sequence of a slot, and base and timestamp of the header in it."""
 BLANK_SLOT = bytes(SLOT_BYTES)
@@ -158,6 +160,12 @@ def peek_slot(data: Buffer, lineage: int, sequence: int) -> tuple[int, int] | No
     if (kind, its_lineage, its_sequence) != (RecordType.ENTRY, lineage, sequence):
         return None
     return base, timestamp_ms
+
+
+def is_summed(data: bytes, at: int) -> bool:
+    """Whether the slot at byte `at` is as it was written."""
+    summed = at + _SLOT_SUMMED
+    return sum_of(data[at:summed]) == int.from_bytes(data[summed : summed + 4], "little")
 
 
 def foreign_type(data: Buffer) -> int | None:

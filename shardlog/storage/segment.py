@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardlog.protocol.entry import Entry, Header
 from shardlog.storage.checksum import seal_body
@@ -23,10 +24,13 @@ from shardlog.storage.layout import (
     LOST_SLOT,
     SEGMENT_MAGIC,
     SLOT_BYTES,
+    SLOT_PLACE,
     SLOTS_START,
     Head,
+    RecordType,
     Slot,
     foreign_version,
+    is_summed,
     pack_head,
     pack_header,
     peek_slot,
@@ -37,6 +41,8 @@ from shardlog.storage.layout import (
 )
 
 SUFFIX = ".segment"
+RUN_SLOTS = 256
+"""A raw range has no more entries."""
 MAKING = f"making{SUFFIX}"
 GROUP_BYTES_MAX = 1 << 20
 """No more bytes of entries than this, or else one single entry, are on their way to the disk."""
@@ -65,10 +71,20 @@ class Raw:
     end: int
 
 
+class Run(NamedTuple):
+    """Entries `[first, end)` in the bytes `[position, after)`; `slot` is the one behind them."""
+
+    first: int
+    position: int
+    end: int
+    after: int
+    slot: int
+
+
 class Segment:
     """`count` slots are taken, -1 if nobody has looked yet; the next entry goes to `position`."""
 
-    __slots__ = ("count", "handles", "head", "path", "position")
+    __slots__ = ("count", "handles", "head", "path", "position", "read_up_to")
 
     def __init__(self, handles: Handles, path: str, head: Head) -> None:
         self.handles = handles
@@ -76,6 +92,8 @@ class Segment:
         self.head = head
         self.count = 0
         self.position = head.body_start
+        # Where the last raw range ended: an offset, and the slot that stands behind it.
+        self.read_up_to = (-1, 0)
 
     @property
     def first(self) -> int:
@@ -281,6 +299,43 @@ class Segment:
             for piece in pieces:
                 yield index, None if piece is None else self.unpacked(piece, index)
                 index += 1
+
+    def run(self, at: int, end: int, bytes_max: int, summed: bool = False) -> Run | None:
+        """The entries that stand one behind the other from slot `at` on.
+
+        At least one, and else no more than `bytes_max`; none that reaches beyond offset `end`.
+        A slot's end and length are borne out by the base and position of the next, so only the
+        first and the last are summed; if the last is bad, all are.
+        """
+        wanted = (int(RecordType.ENTRY), self.head.lineage, slot_sequence(self.head.number, at))
+        packed = self._packed(at, min(RUN_SLOTS, self.count - at))
+        if not packed or not is_summed(packed, 0):
+            return None
+        kind, lineage, sequence = wanted
+        first = start = upto = after = -1
+        slot = at
+        for mine, its, place, position, base, count, length in SLOT_PLACE.iter_unpack(packed):
+            behind = position + ENTRY_HEADER_BYTES + length
+            if mine != kind or its != lineage or place != sequence or base + count > end:
+                break
+            if slot == at:
+                first, start = base, position
+            elif base != upto or position != after or behind - start > bytes_max:
+                break
+            if summed and not is_summed(packed, (slot - at) * SLOT_BYTES):
+                break
+            upto, after = base + count, behind
+            slot, sequence = slot + 1, sequence + 1
+        if slot == at:
+            return None
+        if not summed and not is_summed(packed, (slot - 1 - at) * SLOT_BYTES):
+            return self.run(at, end, bytes_max, True)
+        return Run(first, start, upto, after, slot)
+
+    def _packed(self, slot: int, count: int) -> bytes:
+        """Some slots, in one piece; nothing if they cannot be read."""
+        with self.handles.use(self.path) as file:
+            return _read(file, SLOTS_START + slot * SLOT_BYTES, count * SLOT_BYTES) or b""
 
 
 def remove(handles: Handles, path: str) -> None:

@@ -247,28 +247,23 @@ class Segments:
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole entries that stand one behind the other, from the one that holds `start` on.
 
-        At least one, even if it is longer than `bytes_max`; never beyond `end`.
+        At least one, even if it is longer than `bytes_max`; never beyond `end`.  None if the slot
+        cannot be read: then the entries have to be read one by one.  Whoever reads on is spared
+        the search.
         """
-        first = self.covering(start)
-        if first is None or first.slot.header.end > end:
+        segment = self.holding(start)
+        if segment is None:
             return None
-        last = first.slot
-        for _, slot in first.segment.walk(first.number + 1):
-            if slot is None or slot.header.base != last.header.end or slot.header.end > end:
-                break
-            if slot.position != last.after:
-                break
-            if slot.after - first.slot.position > bytes_max:
-                break
-            last = slot
-        position = first.slot.position
-        return Raw(
-            first.segment.path,
-            position,
-            last.after - position,
-            first.slot.header.base,
-            last.header.end,
-        )
+        segment.load_count()
+        known_end, index = segment.read_up_to
+        run = segment.run(index, end, bytes_max) if known_end == start else None
+        if run is None or run.first != start:
+            index = segment.find(start)
+            run = segment.run(index, end, bytes_max) if index >= 0 else None
+        if run is None or not run.first <= start < run.end:
+            return None
+        segment.read_up_to = (run.end, run.slot)
+        return Raw(segment.path, run.position, run.after - run.position, run.first, run.end)
 
     # --- placing ---------------------------------------------------------------------------------
 
