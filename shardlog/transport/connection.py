@@ -22,7 +22,6 @@ from typing import Protocol, cast
 
 from shardlog.transport import handshake
 from shardlog.transport.failures import (
-    ConnectionRefused,
     FrameTooLarge,
     Malformed,
     MalformedFrame,
@@ -71,6 +70,9 @@ class Receiver(Protocol):
     def opened(self, connection: Connection) -> None: ...
 
     def received(self, connection: Connection, frames: list[Frame]) -> None: ...
+
+    def drained(self, connection: Connection) -> None:
+        """A connection that had no room, and so was not `writable`, has room again."""
 
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None: ...
 
@@ -125,6 +127,7 @@ class Connection(asyncio.Protocol):
         self._gathered_bytes = 0
         self._half_bytes = max(1, limits.outgoing_bytes_max // 2)
         self._writing_paused = False
+        self._was_full = False
         self._reading_paused = False
         self._held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -174,6 +177,8 @@ class Connection(asyncio.Protocol):
             self.loop.call_soon(self._flush)
         self._gathered += buffers
         self._gathered_bytes += sum(map(len, buffers))
+        if self._gathered_bytes >= self._half_bytes:
+            self._was_full = True
 
     def _flush(self) -> None:
         if not self._gathered or self.state is State.CLOSED:
@@ -181,8 +186,14 @@ class Connection(asyncio.Protocol):
         buffers, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         self.transport.writelines(buffers)
-        if self.writable:
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        if self._was_full and self.writable:
+            self._was_full = False
             self._wake()
+            if self.state is State.OPEN:
+                self._receiver.drained(self)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -191,13 +202,12 @@ class Connection(asyncio.Protocol):
                 waiter.set_result(None)
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
+        self._writing_paused = self._was_full = True
 
     def resume_writing(self) -> None:
         self._writing_paused = False
         self._flush()
-        if self.writable:
-            self._wake()
+        self._tell_of_room()
 
     # --- receiving ---------------------------------------------------------------------------
 
@@ -296,15 +306,7 @@ class Connection(asyncio.Protocol):
             self.greeted.set_result(None)
 
     def _dismissed(self, goodbye: Goodbye) -> None:
-        kinds: dict[Reason, type[TransportFailure]] = {
-            Reason.CLOSING: Unreachable,
-            Reason.TIMEOUT: SilentConnection,
-            Reason.VERSION: VersionMismatch,
-            Reason.NOT_PERMITTED: NotPermitted,
-        }
-        kind = kinds.get(goodbye.reason, ConnectionRefused)
-        said = goodbye.text or goodbye.reason.name
-        self._end(kind(f"{self.name or 'the other side'} said goodbye: {said}"), None)
+        self._end(handshake.failure_of(goodbye, self.name), None)
 
     # --- the connection's life ---------------------------------------------------------------
 

@@ -46,7 +46,7 @@ from shardlog.transport.frames import Buffer
 Handle = Callable[[Envelope], Awaitable[Envelope | None]]
 """Does what an envelope asks.  None if there is nothing to tell but that it was taken."""
 FetchSnapshot = Callable[[Envelope], AsyncIterator[Buffer]]
-"""The raw entries that a `Fetch` asks for, in pieces of any size up to `chunk_bytes_max`."""
+"""The raw entries that a `Fetch` asks for, in pieces of any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,12 @@ class ControlServer:
     async def _stream(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
         asked = await _understood(FETCH, data, context)
         position = 0
+        most = self._limits.chunk_bytes_max
         async for piece in self._fetch_snapshot(asked):
-            yield encode_chunk(Chunk(position, bytes(piece), crc32c(piece), False))
-            position += len(piece)
+            for start in range(0, len(piece), most):
+                part = bytes(piece[start : start + most])
+                yield encode_chunk(Chunk(position, part, crc32c(part), False))
+                position += len(part)
         yield encode_chunk(Chunk(position, b"", 0, True))
 
 

@@ -158,6 +158,9 @@ class Inbox:
         self._frames += frames
         self._arrived.set()
 
+    def drained(self, connection: Connection) -> None:
+        """Those who send wait with `send_when_writable`."""
+
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
         self._arrived.set()
 

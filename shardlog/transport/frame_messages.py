@@ -2,7 +2,8 @@
 
 A driver that wants speed looks at hot frames itself; this is for everything else, and what the
 tests hold the hot paths to.  A body is copied once, so that a message never keeps a whole piece of
-received data alive.
+received data alive.  Clients meet hot frames only, and need no protobuf: it is imported when a
+MESSAGE comes or goes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from shardlog.transport.failures import MalformedFrame, MalformedMessage
 from shardlog.transport.frames import FIXED, Buffer, Frame, FrameType
 from shardlog.transport.handshake import text_of
 from shardlog.transport.refusal_codes import Packed, pack_refusal, unpack_refusal
-from shardlog.transport.wire import decode_message, encode_message
 
 # --- frame → message -----------------------------------------------------------------------------
 
@@ -81,6 +81,8 @@ def _refused(frame: Frame) -> ClientRefused:
 
 
 def _message(frame: Frame) -> Message:
+    from shardlog.transport.wire import decode_message
+
     try:
         return decode_message(bytes(frame.payload))
     except MalformedMessage as failure:
@@ -162,4 +164,6 @@ def from_message(channel: int, message: Message) -> list[Buffer]:
     encode = _TO_FRAME.get(type(message))
     if encode is not None:
         return encode(channel, message)
+    from shardlog.transport.wire import encode_message
+
     return frames.encode(FrameType.MESSAGE, channel, encode_message(message))

@@ -12,7 +12,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from shardlog.transport.failures import MalformedFrame, VersionMismatch
+from shardlog.transport.failures import (
+    ConnectionRefused,
+    MalformedFrame,
+    NotPermitted,
+    SilentConnection,
+    TransportFailure,
+    Unreachable,
+    VersionMismatch,
+)
 from shardlog.transport.frames import FIXED, Buffer, Frame, FrameType, encode
 
 MAGIC = b"SHDL"
@@ -60,6 +68,21 @@ class Welcome(NamedTuple):
 class Goodbye(NamedTuple):
     reason: Reason
     text: str
+
+
+_FAILURES: dict[Reason, type[TransportFailure]] = {
+    Reason.CLOSING: Unreachable,
+    Reason.TIMEOUT: SilentConnection,
+    Reason.VERSION: VersionMismatch,
+    Reason.NOT_PERMITTED: NotPermitted,
+}
+
+
+def failure_of(goodbye: Goodbye, name: str) -> TransportFailure:
+    """What a goodbye from `name` means to the side that hears it."""
+    kind = _FAILURES.get(goodbye.reason, ConnectionRefused)
+    said = goodbye.text or goodbye.reason.name
+    return kind(f"{name or 'the other side'} said goodbye: {said}")
 
 
 class Attach(NamedTuple):

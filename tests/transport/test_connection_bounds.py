@@ -78,6 +78,36 @@ def test_waiting_for_room(run):
     run(story())
 
 
+def test_an_owner_is_told_when_there_is_room_again(run):
+    class Filler(Inbox):
+        """Sends as long as there is room, and goes on when it is told."""
+
+        left = 200
+        times = 0
+
+        def opened(self, connection):
+            super().opened(connection)
+            self.drained(connection)
+
+        def drained(self, connection):
+            self.times += 1
+            while self.left and connection.writable:
+                self.left -= 1
+                connection.send(frames.encode_append(1, 1, self.left, 1, 1, BODY))
+
+    async def story():
+        host, filler = Recorder(), Filler()
+        async with node(host, SMALL) as listener:
+            connection = await client(listener, filler, SMALL)
+            for _ in range(200):
+                await host.next()
+            assert filler.times > 10
+            connection.close()
+            await connection.closed()
+
+    run(story())
+
+
 def test_those_who_wait_for_room_learn_of_the_end(run):
     async def story():
         async with node(Sink, SMALL) as listener:

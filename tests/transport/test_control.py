@@ -31,7 +31,7 @@ from shardlog.transport.failures import (
 from transport.ends import certificates
 
 LIMITS = ControlLimits()
-PIECES = [b"a" * 1000, b"b", b"", b"c" * 70_000]
+PIECES = [b"a" * 1000, b"b", b"c" * 70_000]
 
 
 def ask(message: Message) -> Envelope:
@@ -65,6 +65,8 @@ class Node:
         self.asked.append(envelope)
         for piece in PIECES:
             yield piece
+        if envelope.shard == "large":
+            yield b"l" * (LIMITS.chunk_bytes_max * 5 // 2)
         if envelope.shard == "broken":
             raise RuntimeError("a bug")
 
@@ -157,6 +159,18 @@ def test_snapshots(run):
             fetch = ask(messages.Fetch(1, (), 0, 100))
             found = [piece async for piece in client.fetch_snapshot(address, fetch, 5000)]
             assert found == PIECES
+
+    run(story())
+
+
+def test_large_pieces_are_cut(run):
+    async def story():
+        async with ends(Node()) as (client, address):
+            fetch = Envelope("large", "a", 1, "b", 2, messages.Fetch(1, (), 0, 100))
+            found = [piece async for piece in client.fetch_snapshot(address, fetch, 5000)]
+            assert found[:3] == PIECES
+            half = LIMITS.chunk_bytes_max // 2
+            assert [len(piece) for piece in found[3:]] == [2 * half, 2 * half, half]
 
     run(story())
 
