@@ -37,6 +37,11 @@ class ReadOnlyVolume(StorageFailure):
         super().__init__(path, "the volume is read-only")
 
 
+class VolumeInUse(StorageFailure):
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "another process uses this volume")
+
+
 class MissingFile(StorageFailure):
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such file or directory")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from shardlog.storage.failures import (
     ReadOnlyVolume,
     StorageFailure,
     TooManyOpenFiles,
+    VolumeInUse,
 )
 from shardlog.storage.files import Buffer
 
@@ -212,6 +214,20 @@ class RealVolume:
             os.close(fd)
 
 
+class Claim:
+    """A directory that no other process may use."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
 class RealFiles:
     """Paths are the operating system's; a volume is wherever they lead."""
 
@@ -279,6 +295,21 @@ class RealFiles:
             raise sync_failed(error, path) from error
         finally:
             os.close(fd)
+
+    def claim(self, path: str) -> Claim:
+        """Keep other processes from using a directory, until the claim is closed or we are gone."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise translated(error, path, "claim") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno == errno.EWOULDBLOCK:
+                raise VolumeInUse(path) from error
+            raise translated(error, path, "claim") from error
+        return Claim(fd)
 
     def open_volume(self, path: str) -> RealVolume | None:
         """The filesystem that `path` stands on; None if it would not tell of failed write-backs."""

@@ -36,10 +36,18 @@ class Whole(Protocol):
     def close(self) -> None: ...
 
 
+class Claimed(Protocol):
+    """A directory that no other process may use."""
+
+    def close(self) -> None: ...
+
+
 class VolumeFiles(Files, Protocol):
     """Files that can all be synced at once; `open_volume` gives None if they cannot."""
 
     def open_volume(self, path: str) -> Whole | None: ...
+
+    def claim(self, path: str) -> Claimed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ class Volume:
         if not files.list(directory):
             files.make_directory(directory)
             files.sync_directory(directory.rpartition("/")[0] or "/")
+        self._claim = files.claim(directory)
         self._whole = files.open_volume(directory)
 
     def shards(self) -> list[str]:
@@ -169,6 +178,7 @@ class Volume:
         self.handles.close()
         if self._whole is not None:
             self._whole.close()
+        self._claim.close()
 
     def _taken(self) -> list[tuple[Hosted, Round]]:
         """A round of each replica that was woken; if there are too many, the rest comes next."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlog.storage.failures import DiskFailed, DiskFull
+from shardlog.storage.failures import DiskFailed, DiskFull, VolumeInUse
+from shardlog.storage.real_files import RealFiles
 from shardlog.storage.volume import Volume, VolumeLimits
 from storage.processes import run, run_mounted
 from storage.volumes import Client, WatchedFiles, made, reopened, running
@@ -354,3 +355,12 @@ def test_a_read_only_volume_is_told_by_its_type(tmp_path: Path) -> None:
 def test_more_shards_than_descriptors(tmp_path: Path, most: int, limit: int, found: str) -> None:
     """Few files are open at once; where the process may open fewer still, shards wait in turn."""
     assert run(FEW_DESCRIPTORS, str(tmp_path), str(most), str(limit)) == [found]
+
+
+def test_a_volume_has_one_process(tmp_path) -> None:
+    directory = str(tmp_path / "volume")
+    first = Volume(RealFiles(), directory, "a")
+    with pytest.raises(VolumeInUse, match="another process"):
+        Volume(RealFiles(), directory, "a")
+    first.close()
+    Volume(RealFiles(), directory, "a").close()
