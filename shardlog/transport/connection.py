@@ -131,7 +131,8 @@ class Connection(asyncio.Protocol):
         self._reading_paused = False
         self._held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
-        self._heard_at = 0.0
+        self._heard = True  # something, since the last look
+        self._quiet_ms = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # --- sending -----------------------------------------------------------------------------
@@ -225,14 +226,13 @@ class Connection(asyncio.Protocol):
         assert self._held_bytes >= 0, "more bytes released than held"
         if self._reading_paused and self._held_bytes <= self.limits.incoming_bytes_max // 2:
             self._reading_paused = False
-            self._heard_at = self.loop.time()
             if self.state is not State.CLOSED:
                 self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         if self.state in (State.CLOSING, State.CLOSED):
             return
-        self._heard_at = self.loop.time()
+        self._heard = True
         try:
             try:
                 frames = self._decoder.feed(data)
@@ -315,7 +315,6 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=self._half_bytes, low=self._half_bytes // 2)
         self.state = State.GREETING
-        self._heard_at = self.loop.time()
         self._timer = self.loop.call_later(self.limits.greeting_ms / 1000, self._greeting_is_late)
         if self.calling:
             self._gather(handshake.encode_hello(self.own))
@@ -377,21 +376,22 @@ class Connection(asyncio.Protocol):
         self._end(SilentConnection("no greeting in time"), Reason.TIMEOUT)
 
     def _watch(self) -> None:
-        """Ping when it is quiet, end when it is too quiet."""
+        """Ping when it is quiet, end when it is too quiet: counted by looks, not by the clock.
+
+        After a standstill of this process, what came meanwhile is still to be read.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        if self.state is not State.OPEN:
-            return
-        now = self.loop.time()
-        if self._reading_paused:
-            self._heard_at = now
-        quiet_ms = (now - self._heard_at) * 1000
-        if quiet_ms >= self.limits.silence_ms:
+        interval_ms = self.limits.ping_after_ms
+        listened = not self._heard and not self._reading_paused
+        self._quiet_ms = self._quiet_ms + interval_ms if listened else 0
+        self._heard = False
+        if self._quiet_ms >= self.limits.silence_ms:
             self._end(SilentConnection(f"{self.name} has been silent"), Reason.TIMEOUT)
             return
-        if self._reading_paused or quiet_ms >= self.limits.ping_after_ms:
+        if self._quiet_ms or self._reading_paused:
             self.ping()
-        self._timer = self.loop.call_later(self.limits.ping_after_ms / 1000, self._watch)
+        self._timer = self.loop.call_later(interval_ms / 1000, self._watch)
 
 
 def _retrieved(greeted: asyncio.Future[None]) -> None:

@@ -1,6 +1,7 @@
 """Connections under pressure: those who do not read, do not speak, or speak nonsense."""
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -149,7 +150,8 @@ def test_reading_goes_on_when_bytes_are_released(run):
 
 # --- silence -------------------------------------------------------------------------------------
 
-HASTY = ConnectionLimits(greeting_ms=50, ping_after_ms=20, silence_ms=100)
+HASTY = ConnectionLimits(greeting_ms=50)
+WATCHFUL = ConnectionLimits(ping_after_ms=20, silence_ms=100)
 
 
 async def goodbye_of(reader: asyncio.StreamReader) -> Goodbye:
@@ -178,7 +180,7 @@ def test_half_a_greeting(run):
 def test_a_half_open_connection_is_given_up(run):
     async def story():
         host = Recorder()
-        async with node(host, HASTY) as listener, raw(listener) as (reader, writer):
+        async with node(host, WATCHFUL) as listener, raw(listener) as (reader, writer):
             writer.write(HELLO)
             found = frames.Decoder().feed(await reader.read())
             kinds = [frame.type for frame in found]
@@ -193,8 +195,8 @@ def test_a_half_open_connection_is_given_up(run):
 
 def test_an_idle_connection_stays(run):
     async def story():
-        async with node(limits=HASTY) as listener:
-            connection = await client(listener, Inbox(), HASTY)
+        async with node(limits=WATCHFUL) as listener:
+            connection = await client(listener, Inbox(), WATCHFUL)
             await asyncio.sleep(0.3)
             assert connection.failure is None
             connection.send(frames.encode_register(1, 1))
@@ -207,14 +209,29 @@ def test_an_idle_connection_stays(run):
 def test_one_who_pauses_reading_is_not_taken_for_lost(run):
     async def story():
         host = Recorder()
-        async with node(host, HASTY) as listener:
-            connection = await client(listener, Inbox(), HASTY)
+        async with node(host, WATCHFUL) as listener:
+            connection = await client(listener, Inbox(), WATCHFUL)
             (accepted,) = host.connections
-            accepted.hold(HASTY.incoming_bytes_max + 1)
+            accepted.hold(WATCHFUL.incoming_bytes_max + 1)
             await asyncio.sleep(0.3)
             assert connection.failure is None
             assert accepted.failure is None
-            accepted.release(HASTY.incoming_bytes_max + 1)
+            accepted.release(WATCHFUL.incoming_bytes_max + 1)
+            connection.close()
+            await connection.closed()
+
+    run(story())
+
+
+def test_a_standstill_of_our_own_is_no_silence(run):
+    async def story():
+        async with node(limits=WATCHFUL) as listener:
+            connection = await client(listener, Inbox(), WATCHFUL)
+            for _ in range(3):
+                time.sleep(0.3)
+                await asyncio.sleep(0.05)
+            assert connection.failure is None
+            assert len(listener.connections) == 1
             connection.close()
             await connection.closed()
 
