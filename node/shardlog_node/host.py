@@ -1,0 +1,208 @@
+"""One node's replicas: each with its driver and its files, all on one volume.
+
+Envelopes come in from whatever plane, are verified, and go to the replica they name; what a replica
+says goes to a call that waits for it, or out.  A replica whose disk failed is stopped at once and
+opened again after a while: a start believes only what is on the medium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from shardlog.protocol.effects import Disk, Event, Limits, Received, Recovered, Synced, Tick
+from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.failures import Illegal, ImpossibleState
+from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.states import Role
+from shardlog.storage.checksum import seal
+from shardlog.storage.failures import StorageFailure
+from shardlog.storage.volume import Hosted, Volume
+from shardlog_node.driver import Driver
+from shardlog_node.verifying import is_intact
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """A replica that failed is opened again after `reopen_ms`."""
+
+    tick_ms: int = 10
+    reopen_ms: int = 1000
+
+
+class HostedReplica:
+    """One replica that is running here; it is its driver's disk."""
+
+    __slots__ = ("_clock_ms", "_hosted", "driver", "on_failed")
+
+    def __init__(
+        self,
+        host: NodeHost,
+        shard: str,
+        on_failed: Callable[[HostedReplica, Exception], None],
+    ) -> None:
+        self._clock_ms = host.clock_ms
+        self.on_failed = on_failed
+        self._hosted: Hosted
+        self._hosted, recovered = host.volume.open(shard, self._synced, self._disk_failed)
+        replica = self._replica(host, shard, recovered)
+        self.driver = Driver(replica, self, host.send)
+
+    def _replica(self, host: NodeHost, shard: str, recovered: Recovered | None) -> Replica:
+        store = self._hosted.store
+        if recovered is None:
+            return Replica(shard, host.name, host.limits, seal, store)
+        return Replica.restart(shard, host.name, host.limits, seal, recovered, store)
+
+    @property
+    def replica(self) -> Replica:
+        return self.driver.replica
+
+    def step(self, event: Event) -> None:
+        """A broken invariant stops the replica, before it does harm."""
+        try:
+            self.driver.step(self._clock_ms(), event)
+        except ImpossibleState as failure:
+            self.stop(failure)
+
+    def stop(self, failure: Exception) -> None:
+        self.driver.stop()
+        self.on_failed(self, failure)
+
+    # --- the driver's disk -----------------------------------------------------------------------
+
+    def submit(self, effect: Disk) -> None:
+        self._hosted.submit(effect)
+
+    def read(self, header: Header) -> Entry | None:
+        return self._hosted.store.read(header)
+
+    def _synced(self, token: int) -> None:
+        self.step(Synced(token))
+
+    def _disk_failed(self, failure: StorageFailure) -> None:
+        self.stop(failure)
+
+
+class NodeHost:
+    """`send_out` takes what is for other nodes and for clients; it may drop it.
+
+    `draw` gives a random incarnation.  `run` is a task for as long as the node lives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        volume: Volume,
+        send_out: Callable[[Envelope], None],
+        clock_ms: Callable[[], int],
+        draw: Callable[[], int],
+        limits: Limits | None = None,
+        host_limits: HostLimits | None = None,
+    ) -> None:
+        self.name = name
+        self.volume = volume
+        self.send_out = send_out
+        self.clock_ms = clock_ms
+        self.draw = draw
+        self.limits = limits or Limits()
+        self.host_limits = host_limits or HostLimits()
+        self.replicas: dict[str, HostedReplica] = {}
+        # Replicas that cannot run, and why.
+        self.failed: dict[str, Exception] = {}
+        self._calls: dict[str, asyncio.Future[Envelope]] = {}
+        self._called = 0
+
+    async def run(self) -> None:
+        """Open what is on the volume, and tick until cancelled."""
+        for shard in self.volume.shards():
+            self._open(shard)
+        volume = asyncio.create_task(self.volume.run())
+        try:
+            while not volume.done():
+                for replica in list(self.replicas.values()):
+                    if replica.replica.role is not Role.NOT_MEMBER:
+                        replica.step(Tick())
+                await asyncio.sleep(self.host_limits.tick_ms / 1000)
+            volume.result()
+        finally:
+            volume.cancel()
+            await asyncio.gather(volume, return_exceptions=True)
+
+    # --- replicas --------------------------------------------------------------------------------
+
+    def _open(self, shard: str) -> HostedReplica | None:
+        self.failed.pop(shard, None)
+        try:
+            opened = HostedReplica(self, shard, self._stopped)
+        except (StorageFailure, ImpossibleState) as failure:
+            self._give_up(shard, failure)
+            return None
+        self.replicas[shard] = opened
+        return opened
+
+    def _stopped(self, replica: HostedReplica, failure: Exception) -> None:
+        shard = replica.replica.shard
+        if self.replicas.get(shard) is replica:
+            del self.replicas[shard]
+            self._give_up(shard, failure)
+
+    def _give_up(self, shard: str, failure: Exception) -> None:
+        """For now; what is wrong may be mended, or may go away."""
+        self.failed[shard] = failure
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.host_limits.reopen_ms / 1000, self._open_again, shard)
+
+    def _open_again(self, shard: str) -> None:
+        if shard in self.failed:
+            self._open(shard)
+
+    # --- envelopes -------------------------------------------------------------------------------
+
+    def receive(self, envelope: Envelope) -> None:
+        """From whatever plane.  What is not intact is as good as lost on its way."""
+        message = envelope.message
+        if not is_intact(message):
+            if isinstance(message, Append):
+                refusal = Illegal("the body does not match its checksum")
+                refused = ClientRefused(message.session, message.request, refusal)
+                answer = Envelope(envelope.shard, self.name, 0, envelope.src, 0, refused)
+                self.send(answer)
+            return
+        shard = envelope.shard
+        if shard in self.failed:
+            return
+        replica = self.replicas.get(shard) or self._open(shard)
+        if replica is None:
+            return
+        draw = self.draw() if isinstance(message, Create) else 0
+        replica.step(Received(envelope, draw))
+        if replica.replica.role is Role.NOT_MEMBER and not replica.replica.promises:
+            self.replicas.pop(shard, None)
+
+    def send(self, envelope: Envelope) -> None:
+        """To the call that waits for it, or out."""
+        waiting = self._calls.get(envelope.dst)
+        if waiting is None:
+            self.send_out(envelope)
+        elif not waiting.done():
+            waiting.set_result(envelope)
+
+    async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope:
+        """What this node answers; `TimeoutError` if it does not.
+
+        Every call has a name of its own, so that its answer finds it, however late.
+        """
+        self._called += 1
+        name = f"call {self._called}"
+        answer: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
+        self._calls[name] = answer
+        try:
+            self.receive(replace(envelope, src=name, src_incarnation=0))
+            async with asyncio.timeout(timeout_ms / 1000):
+                found = await answer
+        finally:
+            del self._calls[name]
+        return replace(found, dst=envelope.src, dst_incarnation=envelope.src_incarnation)

@@ -1,0 +1,36 @@
+"""What comes from outside is verified once, before a replica sees it.
+
+The machines compare checksums and chain them, but never compute one over bytes: an entry that was
+damaged on its way would be stored, and acknowledged, as it came.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol.entry import Entry
+from shardlog.protocol.messages import Append, Entries, Fetched, Message
+from shardlog.storage.checksum import seal, seal_body
+
+
+def is_intact(message: Message) -> bool:
+    """Whether the bodies and headers in a message are as they were made."""
+    if isinstance(message, Append):
+        return seal_body(message.body) == message.body_checksum
+    if isinstance(message, Entries | Fetched):
+        return all(_is_whole(entry) for entry in message.entries)
+    return True
+
+
+def _is_whole(entry: Entry) -> bool:
+    header = entry.header
+    expected = seal(
+        header.epoch,
+        header.base,
+        header.count,
+        header.kind,
+        header.session,
+        header.request,
+        header.timestamp_ms,
+        header.parent,
+        header.body_checksum,
+    )
+    return header.checksum == expected and seal_body(entry.body) == header.body_checksum
