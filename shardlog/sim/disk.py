@@ -214,6 +214,8 @@ class ModelDisk:
                 tokens.append(what.token)
             elif kind is not Barrier:
                 self._land(kind, what, also)
+                if kind is ResetLog:
+                    self._land_promise(0)
         if self.pending:
             self._start()
         for token in tokens:
@@ -264,7 +266,7 @@ class ModelDisk:
     def crash(self) -> None:
         """Decide for each unsynced operation what became of it; the cache is gone."""
         luck = self.random.choice((0.0, 0.5, 0.5, 1.0))
-        for kind, what, also in self.pending:
+        for position, (kind, what, also) in enumerate(self.pending):
             if kind is Barrier:
                 break
             if kind is Sync:
@@ -277,6 +279,8 @@ class ModelDisk:
                     self.ridden_commit = also
             elif self.random.random() < luck:
                 self._land(kind, what, also)
+                if kind is ResetLog:
+                    self._land_promise(position)
         self.pending.clear()
         self.running = 0
         self.generation += 1
@@ -284,6 +288,13 @@ class ModelDisk:
         self.misdirecting = None
         self.cache.clear()
         self.cached_superblock = None
+
+    def _land_promise(self, position: int) -> None:
+        """A log is started over in one write with the superblock that explains it."""
+        for kind, what, _ in self.pending[position:]:
+            if kind is WriteSuperblock:
+                self._land(kind, what, None)
+                return
 
     def _tear(self, slot: Slot, luck: float) -> None:
         """An unsynced entry: header copy and body land or not, each by itself."""

@@ -89,6 +89,7 @@ class EngineDisk:
         self._begin_volume()
         self.generation = 0
         self.running: Round | None = None
+        self._waking = False
         self.failing = False
         self.misdirecting: int | None = None
         self.damaged = 0
@@ -107,7 +108,15 @@ class EngineDisk:
 
     def submit(self, effect: Disk) -> None:
         self.store.submit(effect)
-        self._start()
+        if not self._waking:
+            self._waking = True
+            self.scheduler.after(0, self._wake, self.generation)
+
+    def _wake(self, generation: int) -> None:
+        """All that the replica wanted in one step has been submitted."""
+        if generation == self.generation:
+            self._waking = False
+            self._start()
 
     def read(self, header: Header) -> Entry | None:
         """The entry, or None if its copy here is damaged."""
@@ -218,6 +227,7 @@ class EngineDisk:
     def _forget(self) -> None:
         self.generation += 1
         self.running = None
+        self._waking = False
         self.failing = False
         self.misdirecting = None
         self._views.clear()

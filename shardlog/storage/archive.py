@@ -63,17 +63,9 @@ class StoredHeaders:
     def _stretch(self, offset: int) -> Iterator[Header]:
         """The unreadable stretch around an offset, in its pieces."""
         segments = self.segments
-        segment = segments.holding(offset)
-        if segment is None:
+        if segments.holding(offset) is None:
             return
-        index = segment.find(offset)
-        slot = segment.slot(index) if index >= 0 else None
-        base = slot.header.end if slot else max(segment.first, self.first)
-        while base < offset:
-            place = segments.covering(base)
-            if place is None:
-                break
-            base = place.slot.header.end
+        base = max(segments.readable_before(offset), self.first)
         yield from self._pieces(base, segments.readable_after(offset))
 
     def _pieces(self, base: int, end: int) -> Iterator[Header]:

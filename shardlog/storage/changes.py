@@ -33,13 +33,14 @@ from shardlog.storage.layout import (
 )
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.root import Root
-from shardlog.storage.segment import Segment, overwrite, remove
+from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, overwrite, remove, wipe
 from shardlog.storage.superblock import NAME
 
 Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog
 
 
-def perform(files: ReplicaFiles, change: Change) -> None:
+def perform(files: ReplicaFiles, change: Change, promise: Superblock | None = None) -> None:
+    """`promise` is the superblock that explains a log that is started over."""
     if isinstance(change, Format):
         _format(files, change.superblock)
     elif isinstance(change, Erase):
@@ -53,7 +54,7 @@ def perform(files: ReplicaFiles, change: Change) -> None:
     elif isinstance(change, TrimLog):
         _trim(files, change.first, change.boundary)
     else:
-        _reset(files, change.first, change.boundary)
+        _reset(files, change.first, change.boundary, promise)
 
 
 def _root(files: ReplicaFiles) -> Root:
@@ -88,6 +89,8 @@ def _erase(files: ReplicaFiles) -> None:
     for name in names:
         if name != NAME:
             remove(files.handles, f"{files.directory}/{name}")
+    if names:
+        disk.sync_directory(files.directory)
     files.clear()
 
 
@@ -151,16 +154,22 @@ def _trim(files: ReplicaFiles, first: int, boundary: int) -> None:
         files.segments.trim(first)
 
 
-def _reset(files: ReplicaFiles, first: int, boundary: int) -> None:
-    """A new lineage: the old segments are left-overs as soon as the superblock says so."""
+def _reset(files: ReplicaFiles, first: int, boundary: int, promise: Superblock | None) -> None:
+    """A new lineage: the old segments are left-overs as soon as the superblock says so.
+
+    The history and the snapshot that the new log belongs to are durable in the same write: an empty
+    log under an old history would answer for what it does not know.
+    """
     root = _root(files)
     epoch = root.superblock.epoch
     records = movement.ended(root.records, epoch, first)
+    if promise is not None:
+        records = _moved(replace(root, records=records), promise, first)
     old = files.segments.items
     files.write_root(
         replace(
             root, lineage=root.lineage + 1, first=first, boundary=boundary, cut_to=None,
-            segments=0, records=records,
+            segments=0, records=records, superblock=promise or root.superblock,
         )
     )  # fmt: skip
     files.segments.start_over(first)
@@ -181,6 +190,9 @@ def _rewrite(files: ReplicaFiles, entry: Entry) -> None:
     packed = pack_slot(slot, segment.head.lineage, slot_sequence(segment.head.number, index))
     with files.handles.use(segment.path) as file:
         overwrite(file, position, pack_header(header, length) + entry.body)
+        if header.base >= segments.end and segments.doubt <= 1:
+            # The log ends here again: what stands behind it must not come back (rule 14).
+            wipe(file, slot.after, min(slot.after + GROUP_BYTES_MAX, segment.head.size))
         file.sync()
         overwrite(file, segment.slot_position(index), packed, LOST_BYTE)
         file.sync()

@@ -50,6 +50,17 @@ class Sparing:
             return act()
 
 
+class Held:
+    """An open file, by how many it is used, and whether its name means another by now."""
+
+    __slots__ = ("file", "forgotten", "pins")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.pins = 0
+        self.forgotten = False
+
+
 class Handles:
     """`open_files_max` bounds those that nobody uses; those in use are bounded by the users."""
 
@@ -57,51 +68,55 @@ class Handles:
         self.files: Files = Sparing(files, self.close_idle)
         self.open_files_max = open_files_max
         self._lock = RLock()
-        self._open: OrderedDict[str, File] = OrderedDict()
-        self._pins: dict[str, int] = {}
+        self._open: OrderedDict[str, Held] = OrderedDict()
 
     def pin(self, path: str) -> File:
         """The open file; it stays open until `unpin`."""
-        with self._lock:
-            file = self._open.get(path)
-            if file is None:
-                file = self.files.open(path)
-                self._open[path] = file
-            else:
-                self._open.move_to_end(path)
-            self._pins[path] = self._pins.get(path, 0) + 1
-            self._close_idle(self.open_files_max)
-            return file
+        return self._held(path).file
 
     def unpin(self, path: str) -> None:
         with self._lock:
-            left = self._pins[path] - 1
-            if left:
-                self._pins[path] = left
-            else:
-                del self._pins[path]
+            self._release(self._open[path])
 
     @contextmanager
     def use(self, path: str) -> Iterator[File]:
-        file = self.pin(path)
+        held = self._held(path)
         try:
-            yield file
+            yield held.file
         finally:
-            self.unpin(path)
+            with self._lock:
+                self._release(held)
+
+    def _held(self, path: str) -> Held:
+        with self._lock:
+            held = self._open.get(path)
+            if held is None:
+                held = self._open[path] = Held(self.files.open(path))
+            else:
+                self._open.move_to_end(path)
+            held.pins += 1
+            self._close_idle(self.open_files_max)
+            return held
+
+    def _release(self, held: Held) -> None:
+        held.pins -= 1
+        if held.forgotten and not held.pins:
+            held.file.close()
 
     def forget(self, path: str) -> None:
-        """The file is about to be removed or replaced."""
+        """The file is about to be removed or replaced; whoever uses it keeps it till then."""
         with self._lock:
-            file = self._open.pop(path, None)
-            if file is not None:
-                file.close()
+            held = self._open.pop(path, None)
+            if held is not None:
+                held.forgotten = True
+                if not held.pins:
+                    held.file.close()
 
     def close(self) -> None:
         with self._lock:
-            for file in self._open.values():
-                file.close()
+            for held in self._open.values():
+                held.file.close()
             self._open.clear()
-            self._pins.clear()
 
     def close_idle(self) -> None:
         """Give back every descriptor that nobody uses."""
@@ -111,7 +126,7 @@ class Handles:
     def _close_idle(self, most: int) -> None:
         if len(self._open) <= most:
             return
-        for path in [path for path in self._open if path not in self._pins]:
+        for path in [path for path, held in self._open.items() if not held.pins]:
             if len(self._open) <= most:
                 return
-            self._open.pop(path).close()
+            self._open.pop(path).file.close()

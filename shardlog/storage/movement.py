@@ -11,7 +11,7 @@ The list is short, and is kept whole in every superblock copy, so that it is rep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from shardlog.protocol.failures import ImpossibleState
@@ -74,7 +74,9 @@ def _added(records: Records, type_: RecordType, number: int, epoch: int, offset:
 
 
 def fenced(records: Records, epoch: int, offset: int) -> Records:
-    """A fence is about to be answered."""
+    """A fence is about to be answered; of several in a row the last says all."""
+    if records[-1].type is RecordType.FENCED:
+        return (*records[:-1], replace(records[-1], number=epoch, epoch=epoch, offset=offset))
     return _added(records, RecordType.FENCED, epoch, epoch, offset)
 
 

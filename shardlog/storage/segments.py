@@ -224,7 +224,33 @@ class Segments:
             else:
                 found = items[index].slot_from(items[index].find_time(timestamp_ms))
                 high = middle
-        return self.end if found is None else max(found.header.base, start)
+        return self._not_older(
+            timestamp_ms, start, self.end if found is None else found.header.base
+        )
+
+    def _not_older(self, timestamp_ms: int, start: int, base: int) -> int:
+        """`base`, or an entry right before it whose slot is lost, so that no search has seen it."""
+        while base > start:
+            place = self.covering(base - 1)
+            if place is None:
+                before = self.readable_before(base - 1)
+                return max(before, start)
+            if place.slot.header.timestamp_ms < timestamp_ms:
+                return base
+            base = place.slot.header.base
+        return max(base, start)
+
+    def readable_before(self, offset: int) -> int:
+        """Where the unreadable stretch around an offset begins."""
+        segment = self.holding(offset)
+        if segment is None:
+            return offset
+        index = segment.find(offset)
+        slot = segment.slot(index) if index >= 0 else None
+        base = slot.header.end if slot else segment.first
+        while base < offset and (place := self.covering(base)) is not None:
+            base = place.slot.header.end
+        return base
 
     def _readable(self, index: int, high: int) -> tuple[int, Slot | None]:
         """The first segment in `[index, high)` with a slot that can be read, and the last such."""

@@ -25,9 +25,11 @@ from shardlog.protocol.effects import (
     Recovered,
     ResetLog,
     RewriteEntry,
+    Superblock,
     Sync,
     TruncateLog,
     WriteEntries,
+    WriteSuperblock,
 )
 from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import ImpossibleState
@@ -176,7 +178,13 @@ class Store:
         change = self._queue[0]
         round_.settles = True
         if not isinstance(change, Barrier | Append):
-            round_.alone = lambda: changes.perform(self.files, change)
+            promise = self._promised() if isinstance(change, ResetLog) else None
+            round_.alone = lambda: changes.perform(self.files, change, promise)
+
+    def _promised(self) -> Superblock | None:
+        """The next superblock in the queue: a log is started over together with it."""
+        queued = (each.superblock for each in self._queue if isinstance(each, WriteSuperblock))
+        return next(queued, None)
 
     def _take_group(self, round_: Round) -> None:
         """As many entries as fit; if not even the first does, a segment for it is made, alone."""

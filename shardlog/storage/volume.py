@@ -123,7 +123,8 @@ class Volume:
         self._wake = asyncio.Event()
         if not files.list(directory):
             files.make_directory(directory)
-            files.sync_directory(directory.rpartition("/")[0] or "/")
+            parent = directory.rpartition("/")[0]
+            files.sync_directory(parent or ("/" if directory.startswith("/") else "."))
         self._claim = files.claim(directory)
         self._whole = files.open_volume(directory)
 

@@ -149,6 +149,8 @@ class Walk:
         header, length = known
         if header.base != self.at or (self.parent is not None and header.parent != self.parent):
             return False
+        if header.epoch != epoch_at(self.history, header.base):
+            return False  # left behind by a leader whose log parted from what was adopted since
         whole = segment.entry(header, position, length) is not None
         if not whole and not was_durable and header.end > self.commit:
             return False

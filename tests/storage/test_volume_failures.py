@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardlog.storage.failures import DiskFailed, DiskFull, VolumeInUse
+from shardlog.storage.handles import Handles
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.volume import Volume, VolumeLimits
 from storage.processes import run, run_mounted
@@ -184,6 +185,7 @@ def test_a_stalled_replica_goes_on_by_itself(tmp_path: Path) -> None:
 FULL = """
 import asyncio, os, sys
 from shardlog.storage.failures import DiskFull
+from shardlog.storage.handles import Handles
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.volume import VolumeLimits
 from storage.volumes import Client, made, reopened, running
@@ -231,6 +233,7 @@ asyncio.run(main())
 
 FULL_FROM_THE_START = """
 import asyncio, os, sys
+from shardlog.storage.handles import Handles
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.volume import VolumeLimits
 from storage.volumes import Client, made, reopened, running
@@ -264,6 +267,7 @@ asyncio.run(main())
 READ_ONLY = """
 import asyncio, subprocess, sys
 from shardlog.storage.failures import ReadOnlyVolume
+from shardlog.storage.handles import Handles
 from shardlog.storage.real_files import RealFiles
 from storage.volumes import Client, made, reopened, running
 
@@ -298,6 +302,7 @@ asyncio.run(main())
 FEW_DESCRIPTORS = """
 import asyncio, resource, sys
 from shardlog.storage.failures import TooManyOpenFiles
+from shardlog.storage.handles import Handles
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.volume import VolumeLimits
 from storage.volumes import Client, made, reopened, running
@@ -364,3 +369,19 @@ def test_a_volume_has_one_process(tmp_path) -> None:
         Volume(RealFiles(), directory, "a")
     first.close()
     Volume(RealFiles(), directory, "a").close()
+
+
+def test_a_file_in_use_stays_open_when_its_name_is_gone(tmp_path) -> None:
+    files = RealFiles()
+    for name in ("a", "b"):
+        file = files.create(str(tmp_path / name))
+        file.write(0, [name.encode()])
+        file.close()
+    handles = Handles(files)
+    with handles.use(str(tmp_path / "a")) as used:
+        handles.forget(str(tmp_path / "a"))
+        with handles.use(str(tmp_path / "b")) as other:
+            assert (used.read(0, 1), other.read(0, 1)) == (b"a", b"b")
+    with pytest.raises(DiskFailed):
+        used.read(0, 1)
+    handles.close()
