@@ -107,8 +107,10 @@ class SqliteFile:
             raise self._translated(error, opening=True) from error
 
     def _prepare(self) -> None:
-        # Before the mode is changed: a file of somebody else is left as it is.
-        self._require_ours_or_empty()
+        # Before the mode is changed: a file of somebody else is left as it is.  In one transaction,
+        # because another process may be laying the file out between two looks at it.
+        with self._transaction("BEGIN"):
+            self._require_ours_or_empty()
         if self._value("PRAGMA journal_mode = WAL") != "wal":
             raise CannotOpen(self.path, "the filesystem cannot hold a write-ahead log")
         self._connection.execute("PRAGMA synchronous = FULL")
