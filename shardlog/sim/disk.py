@@ -389,9 +389,6 @@ class ModelDisk:
             and self.superblock is not None
         )
 
-    def bad_bases(self) -> list[int]:
-        return [base for base, slot in self.stable.items() if slot.body is not Part.OK]
-
 
 def _drop_from(slots: dict[int, Slot], end: int) -> None:
     for base in [base for base in slots if base >= end]:

@@ -44,7 +44,7 @@ from shardlog.storage.layout import (
 from shardlog.storage.plan import Plan
 from shardlog.storage.rounds import Round
 from shardlog.storage.store import Store
-from shardlog.storage.superblock import COPIES, NAME, SuperblockFile
+from shardlog.storage.superblock import NAME, SuperblockFile
 
 VOLUME = "volume"
 PLAN = Plan(size_min=6 << 10, size_max=24 << 10, slots_min=12, slots_max=96, zeroed_bytes=512)
@@ -251,12 +251,6 @@ class EngineDisk:
         it = self.placed[base]
         self._rot(it.path, it.slot_at + self.random.randrange(SLOT_BYTES))
 
-    def rot_superblock(self) -> None:
-        """One copy of four; never a second one before the first was mended."""
-        copies = SuperblockFile(self.files, self.directory)
-        if None not in copies.copies():
-            self._rot(copies.path, self.random.randrange(COPIES) * copies.stride)
-
     def _rot(self, path: str, position: int) -> None:
         self._views.clear()
         self.damaged += 1
@@ -326,9 +320,6 @@ class EngineDisk:
             and slot.entry.header.checksum == checksum
             and self.superblock is not None
         )
-
-    def bad_bases(self) -> list[int]:
-        return [base for base, slot in self.stable.items() if slot.body is not Part.OK]
 
     def _view(self, durable: bool) -> dict[int, Slot]:
         known = self._views.get(durable)

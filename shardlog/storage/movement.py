@@ -17,10 +17,6 @@ from itertools import pairwise
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage.layout import RecordType
 
-CONTROL = frozenset(
-    {RecordType.CHECKPOINT, RecordType.SEGMENT_START, RecordType.EPOCH_END, RecordType.FENCED}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Record:

@@ -151,3 +151,14 @@ def test_the_list_stays_short_over_many_epochs(checkpoints: int) -> None:
             records = checkpoint(records)
         assert len(records) < 16
         assert flaw(records) is None
+
+
+def test_M5_of_several_fences_in_a_row_the_last_says_all() -> None:
+    once = movement.fenced(movement.FORMATTED, 2, 7)
+    records = once
+    for epoch in range(3, 50):
+        records = movement.fenced(records, epoch, 7)
+    assert len(records) == len(once)
+    assert (records[-1].number, records[-1].epoch) == (49, 49)
+    assert movement.is_fenced(records)
+    assert movement.flaw(records) is None
