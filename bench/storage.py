@@ -26,10 +26,10 @@ import time
 import tracemalloc
 from collections.abc import Generator, Iterator, Sequence
 
+from shardlog.checksum import seal, seal_body
 from shardlog.protocol.effects import Format, Superblock, Sync, WriteEntries, WriteSuperblock
 from shardlog.protocol.entry import Entry, Kind, sealed
 from shardlog.protocol.history import Span
-from shardlog.storage.checksum import seal, seal_body
 from shardlog.storage.files import Buffer
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import ENTRY_HEADER_BYTES

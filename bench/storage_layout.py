@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import quantiles
 
-from shardlog.storage.checksum import seal, sum_of
+from shardlog.checksum import seal, sum_of
 
 Step = Callable[[int], None]
 

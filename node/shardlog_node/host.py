@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from shardlog.checksum import seal
 from shardlog.protocol.effects import Disk, Event, Limits, Received, Recovered, Synced, Tick
 from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import Illegal, ImpossibleState
 from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.states import Role
-from shardlog.storage.checksum import seal
 from shardlog.storage.failures import StorageFailure
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver

@@ -6,9 +6,9 @@ damaged on its way would be stored, and acknowledged, as it came.
 
 from __future__ import annotations
 
+from shardlog.checksum import seal, seal_body
 from shardlog.protocol.entry import Entry
 from shardlog.protocol.messages import Append, Entries, Fetched, Message
-from shardlog.storage.checksum import seal, seal_body
 
 
 def is_intact(message: Message) -> bool:

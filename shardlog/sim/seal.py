@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from shardlog.storage.checksum import seal, seal_body
+from shardlog.checksum import seal, seal_body
 
 __all__ = ["seal", "seal_body"]

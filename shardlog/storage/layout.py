@@ -19,9 +19,9 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from shardlog.checksum import seal, sum_of
 from shardlog.protocol import header_bytes
 from shardlog.protocol.entry import Header
-from shardlog.storage.checksum import seal, sum_of
 from shardlog.storage.files import Buffer
 
 FORMAT_VERSION = 1

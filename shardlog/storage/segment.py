@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shardlog.checksum import seal_body
 from shardlog.protocol.entry import Entry, Header
-from shardlog.storage.checksum import seal_body
 from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
 from shardlog.storage.files import SECTOR_BYTES, File
 from shardlog.storage.handles import Handles

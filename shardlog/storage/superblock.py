@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from shardlog.storage.checksum import sum_of
+from shardlog.checksum import sum_of
 from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
 from shardlog.storage.files import SECTOR_BYTES, File, Files
 from shardlog.storage.layout import FORMAT_VERSION

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -23,6 +24,7 @@ from shardlog.transport.control_calls import (
     CALLS,
     FETCH,
     SERVICE,
+    Addresses,
     Call,
     Chunk,
     decode_answer,
@@ -43,8 +45,11 @@ from shardlog.transport.failures import (
 )
 from shardlog.transport.frames import Buffer
 
-Handle = Callable[[Envelope], Awaitable[Envelope | None]]
-"""Does what an envelope asks.  None if there is nothing to tell but that it was taken."""
+Handle = Callable[[Envelope, Addresses], Awaitable[Envelope | None]]
+"""Does what an envelope asks, told where the nodes are that it speaks of.
+
+None if there is nothing to tell but that it was taken.
+"""
 FetchSnapshot = Callable[[Envelope], AsyncIterator[Buffer]]
 """The raw entries that a `Fetch` asks for, in pieces of any size."""
 
@@ -145,13 +150,13 @@ class ControlServer:
 
     def _unary(self, call: Call) -> Any:
         async def answer(data: bytes, context: Any) -> bytes:
-            asked = await _understood(call, data, context)
-            return encode_answer(asked, await self._handle(asked))
+            asked, addresses = await _understood(call, data, context)
+            return encode_answer(asked, await self._handle(asked, addresses))
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
     async def _stream(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
-        asked = await _understood(FETCH, data, context)
+        asked, _ = await _understood(FETCH, data, context)
         position = 0
         most = self._limits.chunk_bytes_max
         async for piece in self._fetch_snapshot(asked):
@@ -162,7 +167,7 @@ class ControlServer:
         yield encode_chunk(Chunk(position, b"", 0, True))
 
 
-async def _understood(call: Call, data: bytes, context: Any) -> Envelope:
+async def _understood(call: Call, data: bytes, context: Any) -> tuple[Envelope, Addresses]:
     try:
         return call.decode(data)
     except VersionMismatch as failure:
@@ -194,14 +199,23 @@ class ControlClient:
             self._channels[address] = channel
         return channel
 
-    async def call(self, address: str, envelope: Envelope, timeout_ms: int) -> Envelope | None:
-        """The answer, a refusal among them; None if the node had nothing to tell."""
+    async def call(
+        self,
+        address: str,
+        envelope: Envelope,
+        timeout_ms: int,
+        addresses: Addresses = MappingProxyType({}),
+    ) -> Envelope | None:
+        """The answer, a refusal among them; None if the node had nothing to tell.
+
+        `addresses` tells where the nodes are that the message speaks of.
+        """
         call = CALLS.get(type(envelope.message))
         if call is None:
             raise TypeError(f"{type(envelope.message).__name__} is no call of the control plane")
         invoke = self._channel(address).unary_unary(call.path)
         try:
-            data: bytes = await invoke(call.encode(envelope), timeout=timeout_ms / 1000)
+            data: bytes = await invoke(call.encode(envelope, addresses), timeout=timeout_ms / 1000)
         except grpc.RpcError as failure:
             raise _translated(failure, address) from failure
         return decode_answer(data)
@@ -211,7 +225,7 @@ class ControlClient:
     ) -> AsyncIterator[bytes]:
         """The pieces of a snapshot, each verified, and all of them: a cut stream raises."""
         invoke = self._channel(address).unary_stream(FETCH.path)
-        call = invoke(FETCH.encode(envelope), timeout=timeout_ms / 1000)
+        call = invoke(FETCH.encode(envelope, {}), timeout=timeout_ms / 1000)
         position = 0
         try:
             async for data in call:

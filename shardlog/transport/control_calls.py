@@ -6,6 +6,7 @@ can check shard, incarnation and version without any state of the connection.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from shardlog.protocol import messages
@@ -14,6 +15,8 @@ from shardlog.transport.failures import MalformedMessage, VersionMismatch
 from shardlog.transport.generated import control_pb2
 from shardlog.transport.wire import OneOf, Record, parsed, record_of
 
+Addresses = Mapping[str, str]
+"""Where the data plane of each node is, as host:port."""
 CONTROL_VERSION = 1
 SERVICE = control_pb2.DESCRIPTOR.services_by_name["Control"].full_name
 
@@ -63,16 +66,18 @@ class Call(NamedTuple):
     def path(self) -> str:
         return f"/{SERVICE}/{self.rpc}"
 
-    def encode(self, envelope: Envelope) -> bytes:
-        call = self.protobuf(route=_route(envelope), message=self.record.encode(envelope.message))
+    def encode(self, envelope: Envelope, addresses: Addresses) -> bytes:
+        route = _route(envelope)
+        route.addresses.update(addresses)
+        call = self.protobuf(route=route, message=self.record.encode(envelope.message))
         data: bytes = call.SerializeToString()
         return data
 
-    def decode(self, data: bytes) -> Envelope:
+    def decode(self, data: bytes) -> tuple[Envelope, Addresses]:
         call = parsed(self.protobuf, data)
         if not call.HasField("message"):
             raise MalformedMessage(f"{self.rpc} without a message")
-        return _envelope(call, self.record.decode(call.message))
+        return _envelope(call, self.record.decode(call.message)), dict(call.route.addresses)
 
 
 def _call(rpc: str, kind: type[Message]) -> Call:

@@ -55,6 +55,8 @@ class FrameType(IntEnum):
     APPENDED = 19
     READ = 20
     READ_RESULT = 21
+    LOCATE = 22
+    LOCATED = 23
     ENTRIES = 32
     ACK = 33
     PROGRESS = 34
@@ -64,6 +66,11 @@ class FrameType(IntEnum):
 
 READ_VERIFIED = 0x01
 """Flag of READ: verify the entries before they are sent, and repair what is bad."""
+READ_TAIL = 0x02
+"""Flag of READ: whatever is committed here will do, and if nothing is yet, wait for it a while.
+
+The answer is raw: it holds control entries too, and begins with the entry that holds `start`.
+"""
 HEARTBEAT_QUORUM_FRESH = 0x01
 """Flag of HEARTBEAT: the sender has lately heard a replication quorum."""
 
@@ -83,6 +90,8 @@ FIXED: dict[FrameType, struct.Struct] = {
     FrameType.APPENDED: struct.Struct("<QQQ"),
     FrameType.READ: struct.Struct("<QQII"),
     FrameType.READ_RESULT: struct.Struct("<QQII"),
+    FrameType.LOCATE: struct.Struct("<QQ"),
+    FrameType.LOCATED: struct.Struct("<QQQQ"),
     FrameType.ENTRIES: struct.Struct("<QQQII"),
     FrameType.ACK: struct.Struct("<QQQQ"),
     FrameType.PROGRESS: struct.Struct("<QQ"),
@@ -107,7 +116,7 @@ OPEN_ENDED = frozenset(
 )
 
 FLAGS: dict[FrameType, int] = {
-    FrameType.READ: READ_VERIFIED,
+    FrameType.READ: READ_VERIFIED | READ_TAIL,
     FrameType.HEARTBEAT: HEARTBEAT_QUORUM_FRESH,
 }
 """The flags that a type knows; any other bit must be 0."""
@@ -245,6 +254,8 @@ _REGISTER = _with_head(FrameType.REGISTER).pack
 _REGISTERED = _with_head(FrameType.REGISTERED).pack
 _READ = _with_head(FrameType.READ).pack
 _READ_RESULT = _with_head(FrameType.READ_RESULT).pack
+_LOCATE = _with_head(FrameType.LOCATE).pack
+_LOCATED = _with_head(FrameType.LOCATED).pack
 _ENTRIES = _with_head(FrameType.ENTRIES).pack
 _FETCHED = _with_head(FrameType.FETCHED).pack
 _ACK = _with_head(FrameType.ACK).pack
@@ -290,9 +301,10 @@ def encode_read(
     bytes_max: int = 0,
     *,
     verified: bool = False,
+    tail: bool = False,
 ) -> list[Buffer]:
     """`bytes_max` bounds the answer's entries; 0 leaves that to the node."""
-    flags = READ_VERIFIED if verified else 0
+    flags = (READ_VERIFIED if verified else 0) | (READ_TAIL if tail else 0)
     return [_READ(24, 20, flags, channel, nonce, start, entries_max, bytes_max)]
 
 
@@ -309,6 +321,14 @@ def encode_read_result(
 ) -> list[Buffer]:
     head = encode_read_result_head(channel, nonce, commit, count, sum(map(len, raw)))
     return [head, *raw]
+
+
+def encode_locate(channel: int, nonce: int, timestamp_ms: int) -> list[Buffer]:
+    return [_LOCATE(16, 22, 0, channel, nonce, timestamp_ms)]
+
+
+def encode_located(channel: int, nonce: int, offset: int, first: int, commit: int) -> list[Buffer]:
+    return [_LOCATED(32, 23, 0, channel, nonce, offset, first, commit)]
 
 
 def encode_entries(

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 
+from shardlog.checksum import seal
 from shardlog.coordinator.driver import Control, DriverLimits, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.memory import Memory
@@ -17,7 +18,6 @@ from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.messages import Envelope, Message
 from shardlog.protocol.replica import Replica
 from shardlog.sim.faulty_files import FaultyFiles
-from shardlog.storage.checksum import seal
 from shardlog.storage.handles import Handles
 from shardlog.storage.plan import Plan
 from shardlog.storage.store import Store

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.nodes import SHARD, Cluster
+from shardlog.checksum import seal_body
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.records import decode_shard, shard_key
 from shardlog.protocol.coordination import Accepted, Contract, CreateShard, Expand, Rejected, Swap
 from shardlog.protocol.messages import Append, Appended, Register, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
-from shardlog.storage.checksum import seal_body
 
 CREATE = CreateShard(("a", "b", "c"), QuorumPolicy())
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
+from shardlog.checksum import seal_body
 from shardlog.coordinator.driver import Control, DriverLimits, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.memory import Memory
@@ -16,7 +17,6 @@ from shardlog.protocol.coordination import CreateShard
 from shardlog.protocol.messages import Append, Appended, Envelope, Message, Register, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
-from shardlog.storage.checksum import seal_body
 from shardlog.storage.plan import Plan
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.volume import Volume

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from shardlog.checksum import seal, seal_body
 from shardlog.protocol.effects import Barrier, ReadFailed, Send, SendEntries, ServeRead, Sync
 from shardlog.protocol.entry import Entry, Kind, Member, sealed
 from shardlog.protocol.failures import CorruptEntry
 from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Heartbeat, ReadResult
-from shardlog.storage.checksum import seal, seal_body
 from shardlog_node.driver import Driver
 
 BEAT = Envelope("orders", "a", 1, "b", 2, Heartbeat(1, 0, 0, 1, True))

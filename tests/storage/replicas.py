@@ -6,12 +6,12 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from shardlog.checksum import seal, seal_body
 from shardlog.cli.main import main
 from shardlog.protocol.effects import Disk, Format, Superblock, WriteEntries
 from shardlog.protocol.effects import WriteSuperblock as Promise
 from shardlog.protocol.entry import Entry, Kind, sealed
 from shardlog.protocol.history import Span
-from shardlog.storage.checksum import seal, seal_body
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import SLOT_BYTES, SLOTS_START
 from shardlog.storage.plan import Plan

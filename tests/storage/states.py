@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from shardlog.checksum import seal, seal_body
 from shardlog.protocol.effects import (
     Barrier,
     Disk,
@@ -21,7 +22,6 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header, Kind, sealed
 from shardlog.protocol.log import Log, Mark
-from shardlog.storage.checksum import seal, seal_body
 from shardlog.storage.store import Store
 
 # --- what is written ---------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from shardlog.checksum import seal
 from shardlog.protocol.entry import Header, sealed
-from shardlog.storage.checksum import seal
 from shardlog.storage.failures import Damaged
 from shardlog.storage.layout import (
     Slot,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from shardlog.checksum import seal, sum_of
 from shardlog.protocol.effects import Superblock
 from shardlog.protocol.entry import Kind, Member, sealed
 from shardlog.protocol.history import Span
 from shardlog.protocol.messages import Snapshot
 from shardlog.protocol.sessions import Session
 from shardlog.storage import layout, superblock
-from shardlog.storage.checksum import seal, sum_of
 from shardlog.storage.layout import Context, Head, RecordType, Slot
 from shardlog.storage.movement import Record
 from shardlog.storage.plan import Plan

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from shardlog.checksum import sum_of
 from shardlog.protocol.effects import RewriteEntry
-from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import (
     Damaged,
     MissingFile,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shardlog.checksum import sum_of
 from shardlog.protocol.effects import (
     Barrier,
     Format,
@@ -15,7 +16,6 @@ from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.history import Span
 from shardlog.protocol.log import Mark
 from shardlog.sim.faulty_files import Crashed
-from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import DiskFailed
 from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,

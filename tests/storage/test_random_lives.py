@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shardlog.checksum import seal_body
 from shardlog.protocol.effects import (
     Barrier,
     ResetLog,
@@ -19,7 +20,6 @@ from shardlog.protocol.effects import (
 from shardlog.protocol.entry import Entry, Header, Kind
 from shardlog.protocol.history import extended
 from shardlog.sim.faulty_files import Crashed
-from shardlog.storage.checksum import seal_body
 from shardlog.storage.layout import ENTRY_HEADER_BYTES, unpack_header
 from shardlog.storage.movement import is_fenced
 from storage.driver import Driver, begun

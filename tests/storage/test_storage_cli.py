@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shardlog.checksum import sum_of
 from shardlog.cli import exit_codes, storage_tables
 from shardlog.protocol.effects import TrimLog
-from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import ReadOnlyVolume, StorageFailure
 from shardlog.storage.inspection import Inspection, ReadOnlyFiles
 from shardlog.storage.real_files import RealFiles

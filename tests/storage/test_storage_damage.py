@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
+from shardlog.checksum import sum_of
 from shardlog.cli import exit_codes
 from shardlog.protocol.effects import ResetLog
 from shardlog.protocol.effects import WriteSuperblock as Promise
 from shardlog.protocol.log import Mark
-from shardlog.storage.checksum import sum_of
 from shardlog.storage.failures import StorageFailure
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import BLANK_SLOT, SLOT_BYTES, SLOTS_START, RecordType, pack_header

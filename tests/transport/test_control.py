@@ -19,7 +19,7 @@ from shardlog.transport.control import (
     ControlServer,
     ControlTls,
 )
-from shardlog.transport.control_calls import CALLS, Call, Chunk, encode_chunk
+from shardlog.transport.control_calls import CALLS, Addresses, Call, Chunk, encode_chunk
 from shardlog.transport.failures import (
     DeadlineExceeded,
     MalformedMessage,
@@ -47,9 +47,11 @@ class Node:
 
     def __init__(self) -> None:
         self.asked: list[Envelope] = []
+        self.addresses: Addresses = {}
 
-    async def handle(self, envelope: Envelope) -> Envelope | None:
+    async def handle(self, envelope: Envelope, addresses: Addresses) -> Envelope | None:
         self.asked.append(envelope)
+        self.addresses = addresses
         match envelope.message:
             case messages.Create():
                 return back(envelope, messages.Created(5))
@@ -90,8 +92,10 @@ def test_calls_and_answers(run):
         node = Node()
         async with ends(node) as (client, address):
             asked = ask(messages.Create())
-            answer = await client.call(address, asked, 5000)
+            where = {"n2": "127.0.0.1:7002"}
+            answer = await client.call(address, asked, 5000, where)
             assert answer == back(asked, messages.Created(5))
+            assert node.addresses == where
             refused = await client.call(address, ask(messages.Fence(7)), 5000)
             assert refused is not None
             assert refused.message == messages.Refused("Fence", 7, StaleEpoch(8))
@@ -146,7 +150,7 @@ def test_no_call_of_the_control_plane(run):
 def test_nonsense_is_rejected(run, monkeypatch):
     async def story():
         async with ends(Node()) as (client, address):
-            monkeypatch.setattr(Call, "encode", lambda self, envelope: b"\xff\xff")
+            monkeypatch.setattr(Call, "encode", lambda self, envelope, addresses: b"\xff\xff")
             with pytest.raises(Rejected, match="INVALID_ARGUMENT"):
                 await client.call(address, ask(messages.Create()), 5000)
 
@@ -287,9 +291,9 @@ def test_another_version(run, monkeypatch):
     async def story():
         async with ends(Node()) as (client, address):
             call = CALLS[messages.Create]
-            data = call.encode(ask(messages.Create()))
+            data = call.encode(ask(messages.Create()), {})
             monkeypatch.undo()
-            monkeypatch.setattr(Call, "encode", lambda self, envelope: data)
+            monkeypatch.setattr(Call, "encode", lambda self, envelope, addresses: data)
             with pytest.raises(VersionMismatch, match="version 2 came, this side speaks 1"):
                 await client.call(address, ask(messages.Create()), 5000)
 

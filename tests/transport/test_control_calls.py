@@ -33,7 +33,8 @@ def enveloped(kinds):
 @given(enveloped([*CALLS, messages.Fetch]))
 def test_calls_come_back(envelope):
     call = CALLS.get(type(envelope.message), FETCH)
-    assert call.decode(call.encode(envelope)) == envelope
+    where = {"b": "10.0.0.2:7000"}
+    assert call.decode(call.encode(envelope, where)) == (envelope, where)
 
 
 @given(enveloped(ANSWERS))
@@ -70,7 +71,7 @@ def test_random_bytes(data):
 
 def test_another_version():
     call = CALLS[messages.Fence]
-    other = control_pb2.FenceCall.FromString(call.encode(ASKED))
+    other = control_pb2.FenceCall.FromString(call.encode(ASKED, {}))
     other.route.version = 9
     with pytest.raises(VersionMismatch, match="version 9 came, this side speaks 1"):
         call.decode(other.SerializeToString())

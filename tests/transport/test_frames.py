@@ -193,6 +193,8 @@ def test_numbers_in_the_encoders():
         FrameType.REGISTERED: frames.encode_registered(1, 0, 0),
         FrameType.READ: frames.encode_read(1, 0, 0, 0),
         FrameType.READ_RESULT: frames.encode_read_result(1, 0, 0, 0, []),
+        FrameType.LOCATE: frames.encode_locate(1, 0, 0),
+        FrameType.LOCATED: frames.encode_located(1, 0, 0, 0, 0),
         FrameType.ENTRIES: frames.encode_entries(1, 0, 0, 0, 0, []),
         FrameType.FETCHED: frames.encode_fetched(1, 0, 0, []),
         FrameType.ACK: frames.encode_ack(1, 0, 0, 0, 0),
@@ -207,4 +209,6 @@ def test_numbers_in_the_encoders():
 def test_a_verified_read_says_so():
     (frame,) = Decoder().feed(joined(frames.encode_read(1, 2, 3, 4, 5, verified=True)))
     assert frame.flags == frames.READ_VERIFIED
+    (frame,) = Decoder().feed(joined(frames.encode_read(1, 2, 3, 4, 5, tail=True)))
+    assert frame.flags == frames.READ_TAIL
     assert struct.unpack("<QQII", frame.payload) == (2, 3, 4, 5)

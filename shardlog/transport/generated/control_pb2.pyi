@@ -1,4 +1,5 @@
 from shardlog.transport.generated import messages_pb2 as _messages_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
@@ -7,20 +8,29 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Route(_message.Message):
-    __slots__ = ("version", "shard", "src", "src_incarnation", "dst", "dst_incarnation")
+    __slots__ = ("version", "shard", "src", "src_incarnation", "dst", "dst_incarnation", "addresses")
+    class AddressesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     SRC_FIELD_NUMBER: _ClassVar[int]
     SRC_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DST_FIELD_NUMBER: _ClassVar[int]
     DST_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     version: int
     shard: str
     src: str
     src_incarnation: int
     dst: str
     dst_incarnation: int
-    def __init__(self, version: _Optional[int] = ..., shard: _Optional[str] = ..., src: _Optional[str] = ..., src_incarnation: _Optional[int] = ..., dst: _Optional[str] = ..., dst_incarnation: _Optional[int] = ...) -> None: ...
+    addresses: _containers.ScalarMap[str, str]
+    def __init__(self, version: _Optional[int] = ..., shard: _Optional[str] = ..., src: _Optional[str] = ..., src_incarnation: _Optional[int] = ..., dst: _Optional[str] = ..., dst_incarnation: _Optional[int] = ..., addresses: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("route", "created", "fence_answer", "became_leader", "cannot_serve", "follower_added", "prepared", "committed", "aborted", "snapshot_offer", "snapshot_installed", "writes_paused", "destroyed", "status_report", "refused")

@@ -12,7 +12,7 @@ import struct
 
 from crc32c import crc32c
 
-from shardlog.storage.files import Buffer
+Buffer = bytes | bytearray | memoryview
 
 _PACK = struct.Struct("<9Q").pack
 

@@ -1,0 +1,1 @@
+"""The client: appends records exactly once, reads and tails them, follows failovers by itself."""
