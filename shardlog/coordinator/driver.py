@@ -40,8 +40,8 @@ class Unanswered(Exception):  # noqa: N818 - named after what happened
 class Control(Protocol):
     """Calls to nodes."""
 
-    async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope:
-        """The node's answer; `Unanswered` if there is none."""
+    async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope | None:
+        """The node's answer, None if it has nothing to tell; `Unanswered` if there is none."""
         ...
 
 
@@ -139,7 +139,8 @@ class ShardCoordinator:
             return
         finally:
             self._calls -= 1
-        self.step(Received(answer))
+        if answer is not None:
+            self.step(Received(answer))
 
     async def _load(self) -> None:
         try:
