@@ -13,4 +13,6 @@ SAFETY: Final = 4  # a checker saw a safety invariant broken
 LIVENESS: Final = 5  # faults ended and the shard still made no progress
 SURVIVED: Final = 6  # a mutant survived: the checkers missed a bug that was put in on purpose
 DAMAGED: Final = 7  # files of a replica are not as they were written
+UNAVAILABLE: Final = 8  # the cluster gave no answer, or not in time; it may be done, or not
+REFUSED: Final = 9  # the cluster said no: not found, exists already, or not possible now
 INTERRUPTED: Final = 130  # Ctrl-C, as a shell reports SIGINT

@@ -1,0 +1,102 @@
+"""What commands print: a table for a person, JSON or YAML for a program.
+
+On a terminal a table has colours; in a pipe it is bare columns that `awk` can split.  `wide` is the
+same table with more columns.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import rich_click as click
+
+F = TypeVar("F", bound=Callable[..., Any])
+Json = Any
+"""What `json.loads` gives."""
+Row = Sequence[object]
+
+FORMATS = ("table", "wide", "json", "yaml")
+COLOURS = {
+    "STEADY": "green", "yes": "green", "running": "green", "LEADER": "bold green",
+    "CREATING": "yellow", "ELECTION": "yellow", "DELETING": "yellow", "starting": "yellow",
+    "paused": "yellow", "no": "red", "down": "red", "HALTED": "bold red",
+}  # fmt: skip
+
+
+def output_option(command: F) -> F:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="For a person, or for a program.",
+    )(command)
+
+
+def is_for_programs(output: str) -> bool:
+    return output in ("json", "yaml")
+
+
+def print_value(value: Json, output: str) -> None:
+    """As JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
+    else:
+        click.echo(json.dumps(value, indent=2))
+
+
+def print_table(columns: str, rows: Sequence[Row], indent: str = "") -> None:
+    """`columns` are names, apart by blanks; one that ends in `>` is aligned to the right."""
+    names = [name.rstrip(">").replace("_", " ") for name in columns.split()]
+    right = [name.endswith(">") for name in columns.split()]
+    cells = [[cell_text(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(names, right, cells, indent)
+    else:
+        _print_bare(names, right, cells, indent)
+
+
+def cell_text(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if sys.stdout.isatty() else str(value)
+    return str(value)
+
+
+def _print_bare(
+    names: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]], indent: str
+) -> None:
+    titles = [name.upper() for name in names]
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for row in (titles, *rows):
+        padded = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        click.echo((indent + "   ".join(padded)).rstrip())
+
+
+def _print_rich(
+    names: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]], indent: str
+) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, to_right in zip(names, right, strict=True):
+        table.add_column(name.upper(), justify="right" if to_right else "left")
+    for row in rows:
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
+    Console().print(Padding(table, (0, 0, 0, len(indent))))
