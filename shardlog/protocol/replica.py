@@ -189,7 +189,7 @@ class Replica(ReplicaState):
         elif isinstance(message, Create):
             fencing.create(self, envelope, event.draw)
         elif not fencing.is_addressed(self, envelope, type(message) in FROM_CLIENTS):
-            self.refuse(envelope, NoReplica(self.incarnation))
+            self.refuse(envelope, NoReplica(self.incarnation, envelope.dst_incarnation))
         else:
             handler = HANDLERS.get(type(message))
             if handler is None:

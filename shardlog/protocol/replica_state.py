@@ -84,6 +84,7 @@ class ReplicaState:
     __slots__ = (
         "archive",
         "commit",
+        "draining",
         "durable_end",
         "epoch",
         "fetched_ms",
@@ -126,6 +127,8 @@ class ReplicaState:
         self.out: list[Effect] = []
         self.token = 0
         self.promises: list[Promise] = []
+        # Set by a node that is about to stop, and told in its status: leadership is handed over.
+        self.draining = False
         self.blank(0)
 
     def blank(self, incarnation: int) -> None:
