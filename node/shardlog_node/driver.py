@@ -7,7 +7,7 @@ replica as an event.  The same driver runs in a node and in the simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from shardlog.protocol.effects import (
@@ -66,7 +66,11 @@ class Driver:
 
     def step(self, now_ms: int, event: Event) -> None:
         """One event through the replica, and all that follows from it."""
-        self.perform(self.replica.step(now_ms, event))
+        self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> None:
+        """Several events at once: what they write and send is put together."""
+        self.perform(self.replica.steps(now_ms, events))
         for damage in self.damage():
             self.step(now_ms, damage)
 

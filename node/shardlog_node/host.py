@@ -8,17 +8,18 @@ opened again after a while: a start believes only what is on the medium.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shardlog.checksum import seal
 from shardlog.protocol.effects import Disk, Event, Limits, Received, Recovered, Synced, Tick
 from shardlog.protocol.entry import Entry, Header
-from shardlog.protocol.failures import Illegal, ImpossibleState
-from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope
-from shardlog.protocol.replica import Replica
+from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica
+from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, Read, Register
+from shardlog.protocol.replica import FROM_CLIENTS, Replica
 from shardlog.protocol.states import Role
 from shardlog.storage.failures import StorageFailure
+from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
 from shardlog_node.verifying import is_intact
@@ -35,7 +36,7 @@ class HostLimits:
 class HostedReplica:
     """One replica that is running here; it is its driver's disk."""
 
-    __slots__ = ("_clock_ms", "_hosted", "driver", "on_failed")
+    __slots__ = ("_clock_ms", "_host", "_hosted", "driver", "on_failed")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class HostedReplica:
         shard: str,
         on_failed: Callable[[HostedReplica, Exception], None],
     ) -> None:
+        self._host = host
         self._clock_ms = host.clock_ms
         self.on_failed = on_failed
         self._hosted: Hosted
@@ -60,12 +62,28 @@ class HostedReplica:
     def replica(self) -> Replica:
         return self.driver.replica
 
+    @property
+    def store(self) -> Store:
+        return self._hosted.store
+
+    def quorum_fresh(self) -> bool:
+        """Whether this replica leads, and has lately heard a replication quorum."""
+        replica = self.replica
+        lead = replica.lead
+        since_ms = replica.now_ms - replica.limits.quorum_silence_ms
+        return lead is not None and lead.heard_by_quorum(replica.member, since_ms)
+
     def step(self, event: Event) -> None:
+        self.steps((event,))
+
+    def steps(self, events: Sequence[Event]) -> None:
         """A broken invariant stops the replica, before it does harm."""
         try:
-            self.driver.step(self._clock_ms(), event)
+            self.driver.steps(self._clock_ms(), events)
         except ImpossibleState as failure:
             self.stop(failure)
+        else:
+            self._host.on_stepped(self)
 
     def stop(self, failure: Exception) -> None:
         self.driver.stop()
@@ -109,6 +127,9 @@ class NodeHost:
         self.draw = draw
         self.limits = limits or Limits()
         self.host_limits = host_limits or HostLimits()
+        # Told after each step of a replica, and of shards whose replica has stopped.
+        self.on_stepped: Callable[[HostedReplica], None] = lambda replica: None
+        self.on_stopped: Callable[[str], None] = lambda shard: None
         self.replicas: dict[str, HostedReplica] = {}
         # Replicas that cannot run, and why.
         self.failed: dict[str, Exception] = {}
@@ -148,6 +169,7 @@ class NodeHost:
         if self.replicas.get(shard) is replica:
             del self.replicas[shard]
             self._give_up(shard, failure)
+            self.on_stopped(shard)
 
     def _give_up(self, shard: str, failure: Exception) -> None:
         """For now; what is wrong may be mended, or may go away."""
@@ -161,26 +183,52 @@ class NodeHost:
 
     # --- envelopes -------------------------------------------------------------------------------
 
+    def incarnation(self, shard: str) -> int:
+        """Of the replica here; 0 if there is none."""
+        hosted = self.replicas.get(shard)
+        return 0 if hosted is None else hosted.replica.incarnation
+
     def receive(self, envelope: Envelope) -> None:
-        """From whatever plane.  What is not intact is as good as lost on its way."""
-        message = envelope.message
-        if not is_intact(message):
-            if isinstance(message, Append):
-                refusal = Illegal("the body does not match its checksum")
-                refused = ClientRefused(message.session, message.request, refusal)
-                answer = Envelope(envelope.shard, self.name, 0, envelope.src, 0, refused)
-                self.send(answer)
-            return
-        shard = envelope.shard
-        if shard in self.failed:
-            return
-        replica = self.replicas.get(shard) or self._open(shard)
+        self.receive_all(envelope.shard, [envelope])
+
+    def receive_all(self, shard: str, envelopes: Sequence[Envelope]) -> None:
+        """For one shard, from whatever plane.  What is not intact is as good as lost on its way."""
+        events = [
+            Received(each, self.draw() if isinstance(each.message, Create) else 0)
+            for each in envelopes
+            if self._accepts(each)
+        ]
+        replica = self.replicas.get(shard)
+        if replica is None and any(type(each.message) not in FROM_CLIENTS for each in envelopes):
+            replica = self._open(shard) if shard not in self.failed else None
         if replica is None:
+            self._refuse_clients(envelopes)
             return
-        draw = self.draw() if isinstance(message, Create) else 0
-        replica.step(Received(envelope, draw))
+        replica.steps(events)
         if replica.replica.role is Role.NOT_MEMBER and not replica.replica.promises:
             self.replicas.pop(shard, None)
+
+    def _refuse_clients(self, envelopes: Sequence[Envelope]) -> None:
+        """There is no replica here, or none that runs; nodes ask again by themselves."""
+        for each in envelopes:
+            message = each.message
+            if isinstance(message, Append):
+                refused = ClientRefused(message.session, message.request, NoReplica(0))
+            elif isinstance(message, Register | Read):
+                refused = ClientRefused(0, message.nonce, NoReplica(0))
+            else:
+                continue
+            self.send(Envelope(each.shard, self.name, 0, each.src, 0, refused))
+
+    def _accepts(self, envelope: Envelope) -> bool:
+        message = envelope.message
+        if is_intact(message):
+            return True
+        if isinstance(message, Append):
+            refusal = Illegal("the body does not match its checksum")
+            refused = ClientRefused(message.session, message.request, refusal)
+            self.send(Envelope(envelope.shard, self.name, 0, envelope.src, 0, refused))
+        return False
 
     def send(self, envelope: Envelope) -> None:
         """To the call that waits for it, or out."""

@@ -8,6 +8,7 @@ never grows the leader's memory.
 
 from __future__ import annotations
 
+from shardlog.protocol.effects import Limits
 from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.history import OPEN_END
 from shardlog.protocol.log import Log
@@ -23,6 +24,7 @@ class Cursor:
         "at",
         "beat",
         "cut",
+        "durable",
         "gap",
         "heard_ms",
         "lost",
@@ -48,6 +50,8 @@ class Cursor:
         """The highest it ever acknowledged, and the heartbeat after which it did so."""
         self.promised_beat = 0
         self.at = 0
+        self.durable = 0
+        """The same as `acked`; one who never acks tells only where it is, and that has to do."""
         self.next = 0
         """The next offset to send: acked ≤ next ≤ the log's end."""
         self.gap = -1
@@ -69,6 +73,7 @@ class Cursor:
         """The follower told where it is."""
         self.acked = max(self.acked, acked)
         self.at = max(at, self.acked)
+        self.durable = self.acked if acked else at
         self.heard_ms = now_ms
         if not self.announced:
             self.announced = True
@@ -88,22 +93,30 @@ class Cursor:
         if expected == self.gap or not self.acked <= expected < self.next:
             return False
         self.gap = self.next = self.at = expected
+        self.durable = min(self.durable, expected)
         return True
 
     def note_promise(self, beat: int) -> None:
         if self.acked > self.promised:
             self.promised, self.promised_beat = self.acked, beat
 
-    def to_send(self, log: Log, batch_entries_max: int, inflight_entries_max: int) -> list[Header]:
-        """The next batch, within the bound; stops before an entry whose copy here is bad."""
+    def to_send(self, log: Log, limits: Limits) -> list[Header]:
+        """The next batch, within the bounds; stops before an entry whose copy here is bad.
+
+        Under way is what is not durable there, so a follower whose disk stalls gets no more.
+        """
         if not self.announced or self.lost or self.next >= log.end:
             return []
-        waiting = log.between(self.at, self.next)
-        room = min(batch_entries_max, inflight_entries_max - len(waiting))
+        entries, size = log.load(max(self.durable, log.first), self.next)
+        room = min(limits.batch_entries_max, limits.inflight_entries_max - entries)
+        room_bytes = min(limits.batch_bytes_max, limits.inflight_bytes_max - size)
         batch: list[Header] = []
         expected = self.next
         for header in log.between(expected, log.end, max(room, 0)):
+            room_bytes -= header.body_bytes
             if header.base != expected or header.base in log.marks:
+                break
+            if room_bytes < 0 and (batch or entries):
                 break
             batch.append(header)
             expected = header.end

@@ -216,8 +216,13 @@ class Limits:
     headers_kept: int = 64
     checkpoint_entries: int = 4096
     batch_entries_max: int = 16
+    batch_bytes_max: int = 1 << 20
     inflight_entries_max: int = 64
+    inflight_bytes_max: int = 4 << 20
+    unsynced_entries_max: int = 1024
+    unsynced_bytes_max: int = 32 << 20
     fetch_entries_max: int = 64
+    fetch_bytes_max: int = 1 << 20
     appends_inflight_max: int = 256
     standby_lag_entries_max: int = 8
     sessions_max: int = 64

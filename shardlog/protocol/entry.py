@@ -72,6 +72,11 @@ class Header:
     def id(self) -> EntryId:
         return EntryId(self.epoch, self.base)
 
+    @property
+    def body_bytes(self) -> int:
+        """A body's checksum holds its length above the lower 32 bits."""
+        return self.body_checksum >> 32
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

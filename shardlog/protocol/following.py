@@ -15,7 +15,6 @@ from shardlog.protocol.effects import (
     RewriteEntry,
     TrimLog,
     TruncateLog,
-    WriteEntries,
 )
 from shardlog.protocol.entry import Entry, Header, Kind, Member
 from shardlog.protocol.failures import (
@@ -138,11 +137,9 @@ def followed(r: ReplicaState, promise: Promise) -> None:
 
 
 def entries(r: ReplicaState, envelope: Envelope, message: Entries) -> None:
-    if not _from_my_leader(r, envelope, message.epoch):
+    if not _from_my_leader(r, envelope, message.epoch) or r.backlogged():
         return
     fresh, refusal = take(r, message.entries)
-    if fresh:
-        r.emit(WriteEntries(tuple(fresh), min(r.commit, r.durable_end)))
     if refusal:
         r.refuse(envelope, refusal)
     else:
@@ -150,12 +147,15 @@ def entries(r: ReplicaState, envelope: Envelope, message: Entries) -> None:
     if fresh or r.rewrites:
         if r.log.open_tail:
             close_tail(r)
-        r.sync(Due.ENTRIES, end=r.log.end)
+        r.owes_sync = True
 
 
-def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[list[Entry], Refusal | None]:
-    """Append what continues the log, repair what is bad, skip what is here; stop at a misfit."""
-    fresh: list[Entry] = []
+def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[bool, Refusal | None]:
+    """Append what continues the log, repair what is bad, skip what is here; stop at a misfit.
+
+    Whether something was appended, and what did not fit.
+    """
+    fresh = False
     log = r.log
     for entry in batch:
         header = entry.header
@@ -169,7 +169,8 @@ def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[list[Entry], Refusa
             refusal = refusal_to_append(log, header)
             if refusal is None:
                 log.append(header)
-                fresh.append(entry)
+                r.gather(entry)
+                fresh = True
         if refusal:
             return fresh, refusal
     return fresh, None

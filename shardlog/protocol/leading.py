@@ -15,7 +15,6 @@ from shardlog.protocol.effects import (
     Barrier,
     SendEntries,
     TruncateLog,
-    WriteEntries,
 )
 from shardlog.protocol.entry import Entry, Header, Kind, Member, sealed
 from shardlog.protocol.failures import (
@@ -304,17 +303,13 @@ def append(
     )
     log.append(header)
     lead.tip.fold((header,))
-    r.emit(WriteEntries((Entry(header, body),), min(r.commit, r.durable_end)))
+    r.gather(Entry(header, body))
     return header
 
 
 def replicate(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
     """Send what the follower lacks, within its bound."""
-    limits = r.limits
-    while True:
-        batch = cursor.to_send(r.log, limits.batch_entries_max, limits.inflight_entries_max)
-        if not batch:
-            return
+    while batch := cursor.to_send(r.log, r.limits):
         cursor.next = batch[-1].end
         cursor.sent_ms = r.now_ms
         r.emit(SendEntries(cursor.member, r.epoch, tuple(batch), r.commit, r.log.first))
@@ -458,4 +453,4 @@ def trim_to(r: ReplicaState, first: int) -> None:
     first = wanted if holding is None else holding.base
     if first > r.log.first:
         following.trim(r, first)
-        r.sync(Due.ENTRIES, end=r.log.end)
+        r.owes_sync = True

@@ -56,7 +56,8 @@ class Mark(IntEnum):
 class Log:
     """`[first, end)`; `boundary` is the checksum of the entry that ended at `first`."""
 
-    __slots__ = ("archive", "bases", "boundary", "first", "headers", "lost", "marks", "tail_slots")
+    __slots__ = ("archive", "bases", "boundary", "first", "headers", "lost", "marks", "tail_slots",
+                 "weights")  # fmt: skip
 
     def __init__(
         self,
@@ -70,6 +71,8 @@ class Log:
         # The latest headers; empty only if the log is.
         self.headers: list[Header] = []
         self.bases: list[int] = []
+        # For each of them, the bytes of all bodies up to it.
+        self.weights: list[int] = []
         # Only bases of entries that are here; absent means present.
         self.marks: dict[int, Mark] = {}
         # The marked headers that are not among the latest.
@@ -151,6 +154,17 @@ class Log:
             self._note(header)
         return found
 
+    def load(self, start: int, end: int) -> tuple[int, int]:
+        """How many entries begin in `[start, end)`, and the bytes of their bodies."""
+        if start < self.kept_from:
+            headers = self.between(start, end)
+            return len(headers), sum([header.body_bytes for header in headers])
+        at, upto = bisect_left(self.bases, start), bisect_left(self.bases, end)
+        if at >= upto:
+            return 0, 0
+        before = self.weights[at] - self.headers[at].body_bytes
+        return upto - at, self.weights[upto - 1] - before
+
     def is_boundary(self, offset: int) -> bool:
         """Whether an entry starts or the log ends at `offset`."""
         return offset in (self.first, self.end) or self.starting_at(offset) is not None
@@ -187,8 +201,18 @@ class Log:
 
     def append(self, header: Header) -> None:
         """Only on the right parent and without a gap: checked by `refusal_to_append` before."""
+        weights = self.weights
         self.headers.append(header)
         self.bases.append(header.base)
+        weights.append((weights[-1] if weights else 0) + (header.body_checksum >> 32))
+
+    def _weigh(self, at: int) -> None:
+        """The headers from `at` on are others now."""
+        del self.weights[at:]
+        total = self.weights[-1] if self.weights else 0
+        for header in self.headers[at:]:
+            total += header.body_bytes
+            self.weights.append(total)
 
     def refusal_to_append(self, header: Header) -> Refusal | None:
         """Why `header` may not be appended at the end."""
@@ -257,6 +281,7 @@ class Log:
         if rest is not None:
             self.headers.insert(at + 1, rest)
             self.bases.insert(at + 1, rest.base)
+        self._weigh(at)
 
     def open_at_end(self, epoch: int, slots: int) -> None:
         """From here on nobody knows what stood here: up to so many entries."""
@@ -280,6 +305,7 @@ class Log:
         last = self._archived_at(end - 1) if not keep else None
         del self.headers[keep:]
         del self.bases[keep:]
+        del self.weights[keep:]
         if last is not None:
             self.append(last)
             self.lost.pop(last.base, None)
@@ -295,6 +321,7 @@ class Log:
             self.lost.pop(base, None)
         del self.headers[:drop]
         del self.bases[:drop]
+        del self.weights[:drop]
         self.first, self.boundary = first, boundary
 
     def forget(self, below: int, keep: int) -> int:
@@ -307,6 +334,7 @@ class Log:
                 self.lost[header.base] = header
         del self.headers[:drop]
         del self.bases[:drop]
+        del self.weights[:drop]
         return drop
 
 

@@ -9,7 +9,7 @@ replica whose own copy is bad stays silent.
 from __future__ import annotations
 
 from shardlog.protocol import following, leading
-from shardlog.protocol.effects import SendFetched, WriteEntries
+from shardlog.protocol.effects import SendFetched
 from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.history import epoch_at
 from shardlog.protocol.messages import CannotServe, Envelope, Fetch, Fetched
@@ -20,9 +20,11 @@ from shardlog.protocol.states import Role
 def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
     """Send what is intact here and belongs to the asker's history; else say nothing."""
     found: list[Header] = []
+    room_bytes = r.limits.fetch_bytes_max
     for header in r.log.between(message.start, message.end, r.limits.fetch_entries_max):
         belongs = epoch_at(message.history, header.base) == header.epoch
-        if not belongs or header.base in r.log.marks:
+        room_bytes -= header.body_bytes
+        if not belongs or header.base in r.log.marks or (found and room_bytes < 0):
             break
         found.append(header)
     if found and found[0].base == message.start:
@@ -34,6 +36,8 @@ def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
     """Only what we asked for in this epoch, and only what fits."""
     if message.epoch != r.epoch or Member(envelope.src, envelope.src_incarnation) not in _asked(r):
         return
+    if r.backlogged():
+        return
     limit = _append_limit(r)
     batch = tuple(
         entry
@@ -42,16 +46,16 @@ def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
         and epoch_at(r.history, entry.header.base) == entry.header.epoch
     )
     fresh, _ = following.take(r, batch)
-    if fresh:
-        r.emit(WriteEntries(tuple(fresh), min(r.commit, r.durable_end)))
     if fresh or r.rewrites:
         if r.lead:
             r.lead.tries = 0
         if r.log.open_tail:
             r.tail_until = r.lead.kept.end if r.lead else r.tail_until
             following.close_tail(r)
-        due = Due.INSTALLED if r.role is Role.FENCED else Due.ENTRIES
-        r.sync(due, end=r.log.end)
+        if r.role is Role.FENCED:
+            r.sync(Due.INSTALLED, end=r.log.end)
+        else:
+            r.owes_sync = True
         r.fetched_ms = -1
         tick(r)
 

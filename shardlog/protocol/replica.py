@@ -9,7 +9,7 @@ into answers: a promise is fulfilled in the step that hears of its sync, never b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardlog.protocol import changing, fencing, following, leading, repairing, serving
@@ -154,22 +154,41 @@ class Replica(ReplicaState):
         return self
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
-        """One event in, ordered effects out.  The clock may have been set, either way."""
+        """One event in, ordered effects out."""
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
+        """Events in, ordered effects out.  The clock may have been set, either way.
+
+        Entries that come together are written, synced and sent together.
+        """
         self.read_clock(now_ms)
         self.out = []
-        if isinstance(event, Received):
-            self._receive(event)
-        elif isinstance(event, Synced):
-            self._synced(event.token)
-        elif isinstance(event, Tick):
-            leading.tick(self)
-            repairing.tick(self)
-        elif isinstance(event, ReadFailed):
-            self._read_failed(event.base)
+        for event in events:
+            if isinstance(event, Received):
+                self._receive(event)
+            elif isinstance(event, Synced):
+                self._synced(event.token)
+            elif isinstance(event, Tick):
+                leading.tick(self)
+                repairing.tick(self)
+            elif isinstance(event, ReadFailed):
+                self._read_failed(event.base)
+        if self.owes_sync:
+            self._settle()
         if len(self.log.headers) > 2 * self.limits.headers_kept:
             self._forget()
         out, self.out = self.out, []
         return out
+
+    def _settle(self) -> None:
+        """Entries may leave before our own sync; we count ourselves only after it (rule 5)."""
+        self.owes_sync = False
+        if self.gathered:
+            self.write_gathered()
+        if self.lead is not None:
+            leading.replicate_all(self, self.lead)
+        self.sync(Due.ENTRIES, end=self.log.end)
 
     def _forget(self) -> None:
         """Leave old headers to the archive; now and then take a checkpoint, but never while fenced.

@@ -17,9 +17,10 @@ from shardlog.protocol.effects import (
     Send,
     Superblock,
     Sync,
+    WriteEntries,
     WriteSuperblock,
 )
-from shardlog.protocol.entry import Header, Member, Seal
+from shardlog.protocol.entry import Entry, Header, Member, Seal
 from shardlog.protocol.failures import ImpossibleState, Refusal
 from shardlog.protocol.history import History, clip
 from shardlog.protocol.leadership import Leadership
@@ -89,6 +90,7 @@ class ReplicaState:
         "epoch",
         "fetched_ms",
         "forgotten",
+        "gathered",
         "heard_ms",
         "history",
         "in_doubt",
@@ -101,6 +103,7 @@ class ReplicaState:
         "node",
         "now_ms",
         "out",
+        "owes_sync",
         "promises",
         "rewrites",
         "role",
@@ -125,6 +128,10 @@ class ReplicaState:
         self.now_ms = 0
         self.set_back_ms = 0
         self.out: list[Effect] = []
+        # Entries of this step that are in the log and not among its effects yet, and whether the
+        # step owes them a sync.  Empty and False between steps.
+        self.gathered: list[Entry] = []
+        self.owes_sync = False
         self.token = 0
         self.promises: list[Promise] = []
         # Set by a node that is about to stop, and told in its status: leadership is handed over.
@@ -184,7 +191,19 @@ class ReplicaState:
             self.lead = None
 
     def emit(self, effect: Effect) -> None:
+        """Behind the entries that were gathered before it."""
+        if self.gathered:
+            self.write_gathered()
         self.out.append(effect)
+
+    def gather(self, entry: Entry) -> None:
+        """To be written with the others that come in this step; the caller asks for the sync."""
+        self.gathered.append(entry)
+
+    def write_gathered(self) -> None:
+        """The commit offset rides along (rule 17)."""
+        entries, self.gathered = tuple(self.gathered), []
+        self.out.append(WriteEntries(entries, min(self.commit, self.durable_end)))
 
     def send(self, to: Member | str, message: Message) -> None:
         node, incarnation = (to, 0) if isinstance(to, str) else to
@@ -255,6 +274,12 @@ class ReplicaState:
         """The apply index follows the commit offset and never passes it (O9)."""
         if self.sessions.applied < self.commit:
             self.sessions.fold(self.log.between(self.sessions.applied, self.commit))
+
+    def backlogged(self) -> bool:
+        """Whether more waits for our disk than may wait: it has stalled, or is far too slow."""
+        entries, size = self.log.load(self.durable_end, self.log.end)
+        limits = self.limits
+        return entries >= limits.unsynced_entries_max or size >= limits.unsynced_bytes_max
 
     def acked_end(self) -> int:
         """What may be acknowledged: durable, and whole from the commit offset on."""

@@ -14,7 +14,7 @@ from shardlog.protocol.failures import (
 )
 from shardlog.protocol.leadership import Leadership, PendingRead, Waiter
 from shardlog.protocol.messages import Append, Appended, Envelope, Read, Register
-from shardlog.protocol.replica_state import Due, ReplicaState
+from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import admit
 
 
@@ -32,6 +32,8 @@ def refusal_to_write(r: ReplicaState, lead: Leadership) -> Refusal | None:
         return NotReady("leadership is being handed over")
     if len(lead.waiters) >= r.limits.appends_inflight_max:
         return Overloaded(len(lead.waiters))
+    if r.backlogged():
+        return Overloaded(r.log.load(r.durable_end, r.log.end)[0])
     return None
 
 
@@ -46,7 +48,7 @@ def register(r: ReplicaState, envelope: Envelope, message: Register) -> None:
         return
     header = leading.append(r, r.lead, Kind.REGISTER, 0, 0, 1, b"", 0)
     wait(r.lead, header.end, Waiter(envelope.src, 0, message.nonce, header.base))
-    _replicate(r, r.lead)
+    r.owes_sync = True
 
 
 def append(r: ReplicaState, envelope: Envelope, message: Append) -> None:
@@ -89,7 +91,7 @@ def _append_new(r: ReplicaState, lead: Leadership, envelope: Envelope, message: 
     )
     waiter = Waiter(envelope.src, message.session, message.request, header.base)
     wait(lead, header.end, waiter)
-    _replicate(r, lead)
+    r.owes_sync = True
 
 
 def _answer_again(
@@ -109,12 +111,6 @@ def wait(lead: Leadership, end: int, waiter: Waiter) -> None:
     waiters = lead.waiters.setdefault(end, [])
     if waiter not in waiters:
         waiters.append(waiter)
-
-
-def _replicate(r: ReplicaState, lead: Leadership) -> None:
-    """Entries may leave before our own sync; we count ourselves only after it (rule 5)."""
-    leading.replicate_all(r, lead)
-    r.sync(Due.ENTRIES, end=r.log.end)
 
 
 def read(r: ReplicaState, envelope: Envelope, message: Read) -> None:

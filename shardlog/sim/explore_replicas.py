@@ -135,7 +135,7 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
             if cursor.announced:
                 cursor.cut = OPEN_END
             else:
-                cursor.at = cursor.next = 0
+                cursor.at = cursor.durable = cursor.next = 0
             if not lead.beat:
                 cursor.promised = 0  # compared only with acks that echo a heartbeat
     return replica

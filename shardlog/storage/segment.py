@@ -62,13 +62,15 @@ def numbers_in(name: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Whole entries as they stand in a file: `[first, end)` in `length` bytes from `position`."""
+    """`count` whole entries as they stand in a file: `[first, end)` in `length` bytes from
+    `position`."""
 
     path: str
     position: int
     length: int
     first: int
     end: int
+    count: int
 
 
 class Run(NamedTuple):

@@ -289,7 +289,8 @@ class Segments:
         if run is None or not run.first <= start < run.end:
             return None
         segment.read_up_to = (run.end, run.slot)
-        return Raw(segment.path, run.position, run.after - run.position, run.first, run.end)
+        length, count = run.after - run.position, run.slot - index
+        return Raw(segment.path, run.position, length, run.first, run.end, count)
 
     # --- placing ---------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ class Bench:
         replica: Any = self
         self.driver = Driver(replica, self, self.done.append)
 
-    def step(self, now_ms: int, event: Any) -> list[Any]:
-        self.events.append(event)
+    def steps(self, now_ms: int, events: Any) -> list[Any]:
+        self.events += events
         return self.answers.pop(0) if self.answers else []
 
     def submit(self, effect: Any) -> None:

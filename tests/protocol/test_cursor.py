@@ -1,6 +1,7 @@
 """Follow cursors over a link that loses, repeats and delays."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from protocol.harness import chain
 from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.effects import Limits
 from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.log import Log, Mark
 
@@ -15,6 +17,7 @@ B = Member("b", 1)
 RESEND_MS = 100
 BATCH_MAX = 3
 INFLIGHT_MAX = 5
+LIMITS = Limits(batch_entries_max=BATCH_MAX, inflight_entries_max=INFLIGHT_MAX)
 
 
 def log_of(length):
@@ -42,7 +45,7 @@ class Link:
         self.sent = 0
 
     def send(self):
-        while batch := self.cursor.to_send(self.leader, BATCH_MAX, INFLIGHT_MAX):
+        while batch := self.cursor.to_send(self.leader, LIMITS):
             assert len(batch) <= BATCH_MAX
             self.cursor.next = batch[-1].end
             self.cursor.sent_ms = self.now_ms
@@ -118,27 +121,74 @@ def test_N7_whatever_is_lost_is_sent_again(length, events):
     assert link.follower.headers == link.leader.headers
 
 
+def heavy_log(*sizes):
+    log = Log()
+    for header, size in zip(chain([1] * len(sizes)), sizes, strict=True):
+        log.append(replace(header, body_checksum=size << 32))
+    return log
+
+
+def test_bytes_under_way_are_bounded_and_one_entry_always_goes():
+    limits = Limits(batch_bytes_max=100, inflight_bytes_max=150)
+    log = heavy_log(60, 40, 60, 500, 10)
+    cursor = announced()
+    sent = []
+    while batch := cursor.to_send(log, limits):
+        sent.append([each.base for each in batch])
+        cursor.next = batch[-1].end
+    assert sent == [[0, 1]], "what would exceed the bound waits"
+    cursor.confirm(2, 2, 0, RESEND_MS)
+    assert [each.base for each in cursor.to_send(log, limits)] == [2]
+    cursor.next = 3
+    cursor.confirm(3, 3, 0, RESEND_MS)
+    assert [each.base for each in cursor.to_send(log, limits)] == [3], "longer than the bound"
+
+
+def test_what_was_received_and_is_not_durable_counts_as_under_way():
+    log = log_of(20)
+    cursor = announced()
+    while batch := cursor.to_send(log, LIMITS):
+        cursor.next = batch[-1].end
+    assert cursor.next == INFLIGHT_MAX
+    cursor.confirm(1, INFLIGHT_MAX, 0, RESEND_MS)
+    assert [each.base for each in cursor.to_send(log, LIMITS)] == [INFLIGHT_MAX]
+    cursor.next += 1
+    cursor.confirm(1, INFLIGHT_MAX + 1, 0, RESEND_MS)
+    assert cursor.to_send(log, LIMITS) == [], "its disk has stalled"
+
+
+def test_T12_one_who_never_acks_is_fed_by_where_it_is():
+    log = log_of(20)
+    cursor = Cursor(B, standby=True)
+    cursor.confirm(0, 0, 0, RESEND_MS)
+    for _ in range(8):
+        for batch in iter(lambda: cursor.to_send(log, LIMITS), []):
+            cursor.next = batch[-1].end
+        cursor.confirm(0, cursor.next, 0, RESEND_MS)
+    assert cursor.next == log.end
+
+
 def test_N5_nothing_is_sent_before_the_announcement_is_accepted():
     cursor = Cursor(B, standby=False)
-    assert cursor.to_send(log_of(3), BATCH_MAX, INFLIGHT_MAX) == []
+    assert cursor.to_send(log_of(3), LIMITS) == []
 
 
 def test_N5_a_new_epoch_is_announced_before_anything_else_is_sent():
     cursor = announced()
     cursor.unannounce(cut=2)
-    assert cursor.to_send(log_of(3), BATCH_MAX, INFLIGHT_MAX) == []
+    assert cursor.to_send(log_of(3), LIMITS) == []
 
 
 def test_T5_nothing_is_sent_to_a_lost_disk():
     cursor = announced()
     cursor.lost = True
-    assert cursor.to_send(log_of(3), BATCH_MAX, INFLIGHT_MAX) == []
+    assert cursor.to_send(log_of(3), LIMITS) == []
 
 
 def test_T3_a_bad_copy_is_not_sent_nor_what_follows_it():
     log = log_of(3)
     log.mark(1, Mark.CORRUPT)
-    assert [each.base for each in announced().to_send(log, 16, 64)] == [0]
+    assert [each.base for each in announced().to_send(log, Limits())] == [0]
 
 
 @pytest.mark.parametrize(("waited_ms", "again"), [(RESEND_MS - 1, False), (RESEND_MS, True)])

@@ -1,0 +1,110 @@
+"""Channels between replicas: who speaks to whom over one number of a connection.
+
+The side that opened a connection binds channels; both sides speak over them.  A channel names both
+replicas with their incarnations, so what travels needs no names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.failures import NoReplica
+from shardlog.protocol.messages import ClientRefused, Envelope, Message
+from shardlog.transport.connection import Connection, Receiver, State
+from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
+from shardlog.transport.frame_messages import encode_refused, from_message, to_message
+from shardlog.transport.frames import Frame, FrameType
+from shardlog.transport.handshake import Attach, decode_attach, encode_attached
+
+if TYPE_CHECKING:
+    from shardlog_node.data_plane import DataPlane
+
+Key = tuple[str, str, int, int]
+"""Shard, the other node, its incarnation, and ours."""
+
+
+def key_of(envelope: Envelope) -> Key:
+    """Of the channel that takes it."""
+    return envelope.shard, envelope.dst, envelope.dst_incarnation, envelope.src_incarnation
+
+
+class Channel:
+    """`here` and `there` are who we are and who the other side is, as the channel names them."""
+
+    __slots__ = ("connection", "here", "here_incarnation", "key", "number", "plane", "shard",
+                 "there", "there_incarnation")  # fmt: skip
+
+    def __init__(self, plane: DataPlane, connection: Connection, number: int, key: Key) -> None:
+        self.plane = plane
+        self.connection = connection
+        self.number = number
+        self.key = key
+        self.shard, self.there, self.there_incarnation, self.here_incarnation = key
+        self.here = plane.name
+
+    def send(self, message: Message) -> None:
+        """Dropped if there is no room: who sends keeps within bounds, and asks again."""
+        connection = self.connection
+        if connection.state is not State.OPEN:
+            return
+        try:
+            connection.send(from_message(self.number, message))
+        except OutgoingFull:
+            self.plane.dropped += 1
+
+    def received(self, frame: Frame) -> None:
+        self.plane.gather(
+            Envelope(
+                self.shard,
+                self.there,
+                self.there_incarnation,
+                self.here,
+                self.here_incarnation,
+                to_message(frame),
+            )
+        )
+
+
+class Incoming(Receiver):
+    """A connection that another node opened."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._channels: dict[int, Channel] = {}
+
+    def opened(self, connection: Connection) -> None:
+        """Nothing to say before the other side binds a channel."""
+
+    def received(self, connection: Connection, frames: list[Frame]) -> None:
+        channels = self._channels
+        for frame in frames:
+            channel = channels.get(frame.channel)
+            if frame.type == FrameType.ATTACH:
+                self._attach(connection, frame.channel, decode_attach(frame))
+            elif channel is not None:
+                channel.received(frame)
+            elif frame.type != FrameType.PONG:
+                raise MalformedFrame(f"{FrameType(frame.type).name} on a channel that is not bound")
+
+    def _attach(self, connection: Connection, number: int, attach: Attach) -> None:
+        self._unbind(number)
+        if attach.dst != self._plane.name:
+            refused = ClientRefused(0, 0, NoReplica(0))
+            connection.send(encode_refused(number, refused))
+            return
+        key = (attach.shard, attach.src, attach.src_incarnation, attach.dst_incarnation)
+        channel = self._channels[number] = Channel(self._plane, connection, number, key)
+        self._plane.bind(key, channel)
+        connection.send(encode_attached(number, self._plane.host.incarnation(attach.shard)))
+
+    def _unbind(self, number: int) -> None:
+        channel = self._channels.pop(number, None)
+        if channel is not None:
+            self._plane.unbind(channel.key, channel)
+
+    def drained(self, connection: Connection) -> None:
+        """What had no room was dropped; the protocol asks again."""
+
+    def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        for number in list(self._channels):
+            self._unbind(number)

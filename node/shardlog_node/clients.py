@@ -1,0 +1,266 @@
+"""Clients of a node: what they ask, what they are owed, and how much of it may be under way.
+
+Bytes of appends count against their connection, which then stops reading, and against the node,
+which then refuses; both until the answer is given.  Answers to reads wait for room, and there are
+only so many of them; a client that does not take its other answers is dismissed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.failures import Illegal, NotLeader, Overloaded, Refusal
+from shardlog.protocol.messages import (
+    Append,
+    Appended,
+    ClientRefused,
+    Envelope,
+    Message,
+    Read,
+    ReadResult,
+    Register,
+    Registered,
+)
+from shardlog.transport.connection import Connection, Receiver, State
+from shardlog.transport.entries import join_entries
+from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
+from shardlog.transport.frame_messages import encode_refused
+from shardlog.transport.frames import (
+    FIXED,
+    READ_TAIL,
+    Buffer,
+    Frame,
+    FrameType,
+    encode_appended,
+    encode_read_result,
+    encode_registered,
+)
+from shardlog.transport.handshake import Reason, decode_attach, encode_attached
+
+if TYPE_CHECKING:
+    from shardlog_node.data_plane import DataPlane
+
+READ_ENTRIES_MAX = 1024
+
+_APPEND = FIXED[FrameType.APPEND].unpack_from
+_APPEND_BYTES = FIXED[FrameType.APPEND].size
+_READ = FIXED[FrameType.READ].unpack
+_LOCATE = FIXED[FrameType.LOCATE].unpack
+_REGISTER = FIXED[FrameType.REGISTER].unpack
+
+
+class Budget:
+    """Bytes that may be under way in this node, for all clients together."""
+
+    __slots__ = ("bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+
+    def take(self, size: int) -> bool:
+        if self.bytes + size > self.bytes_max and self.bytes:
+            return False
+        self.bytes += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        self.bytes -= size
+        assert self.bytes >= 0, "more was given back than taken"
+
+
+class ClientChannel:
+    """One shard on one connection.  `name` is what replicas know it by."""
+
+    __slots__ = ("name", "number", "plane", "port", "reads", "shard", "unanswered")
+
+    def __init__(self, plane: DataPlane, port: ClientPort, number: int, shard: str) -> None:
+        self.plane = plane
+        self.port = port
+        self.number = number
+        self.shard = shard
+        # Appends that are not answered yet, by session and request, and how long they are.
+        self.unanswered: dict[tuple[int, int], int] = {}
+        # Reads that are not answered yet.
+        self.reads: set[int] = set()
+        self.name = plane.name_client(self)
+
+    # --- asked -----------------------------------------------------------------------------------
+
+    def append(self, payload: memoryview) -> None:
+        session, request, body_checksum, count, _ = _APPEND(payload)
+        size = len(payload) - _APPEND_BYTES
+        key = (session, request)
+        if key not in self.unanswered:
+            refusal = self._refusal_of(size)
+            if refusal is not None:
+                self.refuse(session, request, refusal)
+                return
+            self.unanswered[key] = size
+            self.port.connection.hold(size)
+        body = bytes(payload[_APPEND_BYTES:])
+        self._ask(Append(session, request, count, body, body_checksum))
+
+    def _refusal_of(self, size: int) -> Refusal | None:
+        plane = self.plane
+        if size > plane.limits.entry_bytes_max:
+            return Illegal(f"a batch of {size} bytes, more than {plane.limits.entry_bytes_max}")
+        if not plane.budget.take(size):
+            return Overloaded(plane.budget.bytes)
+        return None
+
+    def read(self, flags: int, nonce: int, start: int, entries_max: int, bytes_max: int) -> None:
+        limits = self.plane.limits
+        if self.port.reads >= limits.reads_max:
+            self.refuse(0, nonce, Overloaded(self.port.reads))
+            return
+        self._begin_read(nonce)
+        if flags & READ_TAIL:
+            most = min(bytes_max or limits.read_bytes_max, limits.read_bytes_max)
+            self.plane.tails.read(self, nonce, start, most)
+        else:
+            self._ask(Read(nonce, start, min(entries_max, READ_ENTRIES_MAX)))
+
+    def locate(self, nonce: int, timestamp_ms: int) -> None:
+        if self.port.reads >= self.plane.limits.reads_max:
+            self.refuse(0, nonce, Overloaded(self.port.reads))
+            return
+        self._begin_read(nonce)
+        self.plane.tails.locate(self, nonce, timestamp_ms)
+
+    def register(self, nonce: int) -> None:
+        self._ask(Register(nonce))
+
+    def _ask(self, message: Message) -> None:
+        self.plane.gather(Envelope(self.shard, self.name, 0, self.plane.name, 0, message))
+
+    def _begin_read(self, nonce: int) -> None:
+        if nonce in self.reads:
+            raise MalformedFrame(f"the nonce {nonce} is in use")
+        self.reads.add(nonce)
+        self.port.reads += 1
+
+    # --- answered --------------------------------------------------------------------------------
+
+    def answer(self, message: Message) -> None:
+        if isinstance(message, Appended):
+            self._settle(message.session, message.request)
+            self.port.send(
+                encode_appended(self.number, message.session, message.request, message.base)
+            )
+        elif isinstance(message, ClientRefused):
+            self.refuse(message.session, message.nonce, message.refusal)
+        elif isinstance(message, ReadResult):
+            raw = join_entries(message.entries)
+            count = len(message.entries)
+            self.result(message.nonce, encode_read_result(
+                self.number, message.nonce, message.commit, count, raw
+            ))  # fmt: skip
+        elif isinstance(message, Registered):
+            self.port.send(encode_registered(self.number, message.nonce, message.session))
+
+    def result(self, nonce: int, frame: list[Buffer]) -> None:
+        """Of a read."""
+        if nonce in self.reads:
+            self.reads.remove(nonce)
+            self.port.deliver(frame)
+
+    def refuse(self, session: int, nonce: int, refusal: Refusal) -> None:
+        self._settle(session, nonce)
+        if not session and nonce in self.reads:
+            self.reads.remove(nonce)
+            self.port.reads -= 1
+        self.port.send(encode_refused(self.number, ClientRefused(session, nonce, refusal)))
+
+    def _settle(self, session: int, request: int) -> None:
+        size = self.unanswered.pop((session, request), None)
+        if size is not None:
+            self.plane.budget.give_back(size)
+            self.port.connection.release(size)
+
+    def refuse_all(self) -> None:
+        """Nobody will answer: the client has to look for the leader."""
+        for session, request in list(self.unanswered):
+            self.refuse(session, request, NotLeader(None))
+        for nonce in list(self.reads):
+            self.refuse(0, nonce, NotLeader(None))
+
+    def close(self) -> None:
+        for size in self.unanswered.values():
+            self.plane.budget.give_back(size)
+            self.port.connection.release(size)
+        self.unanswered.clear()
+        self.port.reads -= len(self.reads)
+        self.reads.clear()
+        self.plane.forget_client(self.name)
+
+
+class ClientPort(Receiver):
+    """A connection that a client opened."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._channels: dict[int, ClientChannel] = {}
+        self.connection: Connection
+        # Reads that are not answered, or whose answer has not been sent yet.
+        self.reads = 0
+        self._results: deque[list[Buffer]] = deque()
+
+    def opened(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def received(self, connection: Connection, frames: list[Frame]) -> None:
+        channels = self._channels
+        for kind, flags, number, payload in frames:
+            channel = channels.get(number)
+            if channel is None or kind == FrameType.ATTACH:
+                self._unbound(Frame(kind, flags, number, payload))
+            elif kind == FrameType.APPEND:
+                channel.append(payload)
+            elif kind == FrameType.READ:
+                channel.read(flags, *_READ(payload))
+            elif kind == FrameType.LOCATE:
+                channel.locate(*_LOCATE(payload))
+            elif kind == FrameType.REGISTER:
+                channel.register(*_REGISTER(payload))
+            elif kind != FrameType.PONG:
+                raise MalformedFrame(f"{FrameType(kind).name} is not for clients to send")
+
+    def _unbound(self, frame: Frame) -> None:
+        if frame.type == FrameType.ATTACH:
+            attach = decode_attach(frame)
+            bound = self._channels.pop(frame.channel, None)
+            if bound is not None:
+                bound.close()
+            self._channels[frame.channel] = ClientChannel(
+                self._plane, self, frame.channel, attach.shard
+            )
+            incarnation = self._plane.host.incarnation(attach.shard)
+            self.send(encode_attached(frame.channel, incarnation))
+        elif frame.type != FrameType.PONG:
+            raise MalformedFrame(f"{FrameType(frame.type).name} on a channel that is not bound")
+
+    def send(self, frame: list[Buffer]) -> None:
+        """An answer that must be taken."""
+        if self.connection.state is State.OPEN:
+            try:
+                self.connection.send(frame)
+            except OutgoingFull:
+                self.connection.close(Reason.OVERLOADED, "answers are not taken")
+
+    def deliver(self, frame: list[Buffer]) -> None:
+        """A read's answer, which waits for room."""
+        self._results.append(frame)
+        self.drained(self.connection)
+
+    def drained(self, connection: Connection) -> None:
+        while self._results and connection.writable and connection.state is State.OPEN:
+            self.reads -= 1
+            connection.send(self._results.popleft())
+
+    def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        self._results.clear()
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

@@ -1,0 +1,229 @@
+"""The data plane of a node: clients and other nodes, over frames.
+
+What comes in during one turn of the loop is gathered and given to each replica at once, so that a
+hundred appends become one write, one sync and one message for each follower.  What replicas say
+goes to the client's channel or to the replica it is meant for: over the channel that the other side
+bound, if there is one, or over a link of our own.  A message that cannot be sent is dropped; the
+protocol asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shardlog.protocol.messages import Envelope
+from shardlog.transport.connection import Connection, ConnectionLimits, Receiver, WallClock
+from shardlog.transport.control_calls import Addresses
+from shardlog.transport.endpoints import Listener, listen
+from shardlog.transport.failures import TransportFailure
+from shardlog.transport.frames import Frame
+from shardlog.transport.handshake import Role
+from shardlog_node.channels import Channel, Incoming, Key, key_of
+from shardlog_node.clients import Budget, ClientChannel, ClientPort
+from shardlog_node.host import HostedReplica, NodeHost
+from shardlog_node.links import Link
+from shardlog_node.tailing import Tails
+
+TICK_MS = 100
+PING_TICKS = 10
+
+OnPong = Callable[[str, int, int, int], None]
+"""(node, sent and received by our loop's clock in ns, the other side's clock in ns)"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneLimits:
+    """Every bound of the data plane."""
+
+    connection: ConnectionLimits = field(
+        default_factory=lambda: ConnectionLimits(
+            outgoing_bytes_max=16 << 20, ping_after_ms=500, silence_ms=2500
+        )
+    )
+    connections_max: int = 10_000
+    entry_bytes_max: int = 4 << 20
+    inflight_bytes_max: int = 64 << 20
+    reads_max: int = 8
+    read_bytes_max: int = 1 << 20
+    tail_wait_ms: int = 1000
+    link_timeout_ms: int = 1000
+    link_retry_ms: int = 50
+
+
+class DataPlane:
+    """`start`, then `send`; `learn` where other nodes are."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: PlaneLimits,
+        wall_ns: WallClock,
+        tls: ssl.SSLContext | None = None,
+        link_tls: ssl.SSLContext | None = None,
+        on_pong: OnPong | None = None,
+    ) -> None:
+        self.name = name
+        self.limits = limits
+        self.wall_ns = wall_ns
+        self.tls = tls
+        self.link_tls = link_tls
+        self.on_pong = on_pong
+        self.host: NodeHost
+        self.tails: Tails
+        self.addresses: dict[str, str] = {}
+        self.links: dict[str, Link] = {}
+        self.budget = Budget(limits.inflight_bytes_max)
+        # Messages that could not be sent, by reason.
+        self.dropped = 0
+        self._clients: dict[str, ClientChannel] = {}
+        self._channels: dict[Key, Channel] = {}
+        self._gathered: dict[str, list[Envelope]] = {}
+        self._named = 0
+        self._listener: Listener | None = None
+        self._ticking: asyncio.Task[None] | None = None
+
+    def attach_host(self, host: NodeHost) -> None:
+        self.host = host
+        self.tails = Tails(host, self.limits.read_bytes_max, self.limits.tail_wait_ms)
+        host.on_stepped = self._stepped
+        host.on_stopped = self._refuse_all
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        self._listener = await listen(
+            host,
+            port,
+            name=self.name,
+            receiver=lambda: Accepted(self),
+            limits=self.limits.connection,
+            wall_ns=self.wall_ns,
+            connections_max=self.limits.connections_max,
+            tls=self.tls,
+        )
+        self._ticking = asyncio.create_task(self._tick())
+        return self._listener.address
+
+    async def stop(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        for link in list(self.links.values()):
+            await link.close()
+        if self._listener is not None:
+            await self._listener.close("the node is stopping")
+
+    @property
+    def connections(self) -> int:
+        return len(self._listener.connections) if self._listener else 0
+
+    def learn(self, addresses: Addresses) -> None:
+        """Where other nodes are; one that has moved gets a new link."""
+        for node, address in addresses.items():
+            if self.addresses.get(node) != address:
+                self.addresses[node] = address
+                if node in self.links:
+                    self.links[node].moved()
+
+    async def _tick(self) -> None:
+        ticks = 0
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            ticks += 1
+            self.tails.tick(TICK_MS)
+            if ticks % PING_TICKS == 0:
+                for link in self.links.values():
+                    link.ping()
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def gather(self, envelope: Envelope) -> None:
+        """Give it to its replica, with all that comes in this turn."""
+        gathered = self._gathered
+        if not gathered:
+            asyncio.get_running_loop().call_soon(self._deliver)
+        known = gathered.get(envelope.shard)
+        if known is None:
+            gathered[envelope.shard] = [envelope]
+        else:
+            known.append(envelope)
+
+    def _deliver(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for shard, envelopes in gathered.items():
+            self.host.receive_all(shard, envelopes)
+
+    def _stepped(self, replica: HostedReplica) -> None:
+        if self.tails.waiting:
+            self.tails.stepped(replica)
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def send(self, envelope: Envelope) -> None:
+        client = self._clients.get(envelope.dst)
+        if client is not None:
+            client.answer(envelope.message)
+            return
+        channel = self._channels.get(key_of(envelope))
+        if channel is not None:
+            channel.send(envelope.message)
+        elif envelope.dst in self.addresses:
+            self._link(envelope.dst).send(envelope)
+
+    def _link(self, node: str) -> Link:
+        link = self.links.get(node)
+        if link is None:
+            link = self.links[node] = Link(self, node)
+        return link
+
+    def bind(self, key: Key, channel: Channel) -> None:
+        self._channels[key] = channel
+
+    def unbind(self, key: Key, channel: Channel) -> None:
+        if self._channels.get(key) is channel:
+            del self._channels[key]
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def name_client(self, channel: ClientChannel) -> str:
+        """A name that no node has, for the answers to find their way back."""
+        self._named += 1
+        name = f"client {self._named}"
+        self._clients[name] = channel
+        return name
+
+    def forget_client(self, name: str) -> None:
+        del self._clients[name]
+
+    def _refuse_all(self, shard: str) -> None:
+        """The replica has stopped: nobody else will answer those who wait for it."""
+        self.tails.refuse(shard)
+        for client in list(self._clients.values()):
+            if client.shard == shard:
+                client.refuse_all()
+
+
+class Accepted(Receiver):
+    """A connection that somebody else opened: what it is shows when it has greeted us."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._port: Receiver
+
+    def opened(self, connection: Connection) -> None:
+        assert connection.hello is not None
+        if connection.hello.role is Role.CLIENT:
+            self._port = ClientPort(self._plane)
+        else:
+            self._port = Incoming(self._plane)
+        self._port.opened(connection)
+
+    def received(self, connection: Connection, frames: list[Frame]) -> None:
+        self._port.received(connection, frames)
+
+    def drained(self, connection: Connection) -> None:
+        self._port.drained(connection)
+
+    def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        self._port.lost(connection, failure)

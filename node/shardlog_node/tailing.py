@@ -1,0 +1,216 @@
+"""Reads at the tail: whatever is committed here, as it stands in the files.
+
+No quorum is asked, because what is committed stays so; an answer that nothing new is there is
+given only by a leader that has lately heard a quorum, lest a client should wait for ever at one
+that was deposed.  Files are read in threads: an old one may not be in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from shardlog.protocol.effects import ReadFailed
+from shardlog.protocol.entry import Entry, Header, Kind
+from shardlog.protocol.failures import (
+    CorruptEntry,
+    NoReplica,
+    NotReady,
+    OffsetTrimmed,
+    Refusal,
+)
+from shardlog.protocol.serving import refusal_to_serve
+from shardlog.storage.failures import StorageFailure
+from shardlog.transport.entries import join_entries
+from shardlog.transport.frames import (
+    encode_located,
+    encode_read_result,
+    encode_read_result_head,
+)
+
+if TYPE_CHECKING:
+    from shardlog_node.clients import ClientChannel
+    from shardlog_node.host import HostedReplica, NodeHost
+
+READING_THREADS = 2
+
+
+@dataclass(slots=True)
+class TailRead:
+    """One that waits for something to be committed at or behind `start`."""
+
+    channel: ClientChannel
+    nonce: int
+    start: int
+    bytes_max: int
+    waited_ms: int = 0
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.channel.refuse(0, self.nonce, refusal)
+
+
+class Tails:
+    """`waiting` are the reads that found nothing yet, by shard."""
+
+    def __init__(self, host: NodeHost, read_bytes_max: int, wait_ms: int) -> None:
+        self._host = host
+        self._bytes_max = read_bytes_max
+        self._wait_ms = wait_ms
+        self._threads = ThreadPoolExecutor(READING_THREADS, "reads")
+        self.waiting: dict[str, list[TailRead]] = {}
+
+    def read(self, channel: ClientChannel, nonce: int, start: int, bytes_max: int) -> None:
+        self._take(TailRead(channel, nonce, start, bytes_max))
+
+    def _take(self, read: TailRead) -> None:
+        shard = read.channel.shard
+        hosted = self._host.replicas.get(shard)
+        if hosted is None:
+            read.refuse(NoReplica(0))
+            return
+        refusal = _refusal(hosted, read.start)
+        if refusal is not None:
+            read.refuse(refusal)
+        elif hosted.replica.commit > read.start:
+            self._serve(hosted, read)
+        else:
+            self.waiting.setdefault(shard, []).append(read)
+
+    def stepped(self, hosted: HostedReplica) -> None:
+        """Something may have been committed, or the leadership lost."""
+        replica = hosted.replica
+        waiting = self.waiting.get(replica.shard)
+        if waiting is None:
+            return
+        if replica.lead is None or any(read.start < replica.commit for read in waiting):
+            del self.waiting[replica.shard]
+            for read in waiting:
+                self._take(read)
+
+    def tick(self, passed_ms: int) -> None:
+        """Those that have waited long enough are told that there is nothing."""
+        for shard, waiting in list(self.waiting.items()):
+            hosted = self._host.replicas.get(shard)
+            for read in waiting:
+                read.waited_ms += passed_ms
+            late = [read for read in waiting if read.waited_ms >= self._wait_ms]
+            if late:
+                self.waiting[shard] = [read for read in waiting if read not in late]
+            for read in late:
+                self._give_up(hosted, read)
+            if not self.waiting.get(shard):
+                self.waiting.pop(shard, None)
+
+    def _give_up(self, hosted: HostedReplica | None, read: TailRead) -> None:
+        if hosted is None:
+            read.refuse(NoReplica(0))
+        elif not hosted.quorum_fresh():
+            read.refuse(NotReady("the leader has not heard a quorum lately"))
+        else:
+            commit = hosted.replica.commit
+            frame = encode_read_result(read.channel.number, read.nonce, commit, 0, [])
+            read.channel.result(read.nonce, frame)
+
+    def refuse(self, shard: str) -> None:
+        """Those who wait are told by their channel."""
+        self.waiting.pop(shard, None)
+
+    def locate(self, channel: ClientChannel, nonce: int, timestamp_ms: int) -> None:
+        hosted = self._host.replicas.get(channel.shard)
+        refusal = NoReplica(0) if hosted is None else refusal_to_serve(hosted.replica)
+        if refusal is not None or hosted is None:
+            channel.refuse(0, nonce, refusal or NoReplica(0))
+            return
+        replica = hosted.replica
+
+        def found(offset: int) -> None:
+            offset = max(min(offset, replica.commit), replica.log.first)
+            frame = encode_located(channel.number, nonce, offset, replica.log.first, replica.commit)
+            channel.result(nonce, frame)
+
+        self._in_thread(
+            partial(hosted.store.at_time, timestamp_ms),
+            found,
+            lambda: channel.refuse(0, nonce, NotReady("the log cannot be searched")),
+        )
+
+    # --- serving ---------------------------------------------------------------------------------
+
+    def _serve(self, hosted: HostedReplica, read: TailRead) -> None:
+        commit = hosted.replica.commit
+        raw = hosted.store.raw(read.start, commit, read.bytes_max)
+        if raw is None:
+            self._serve_one_by_one(hosted, read)
+            return
+
+        def done(data: bytes) -> None:
+            channel = read.channel
+            head = encode_read_result_head(channel.number, read.nonce, commit, raw.count, len(data))
+            channel.result(read.nonce, [head, data])
+
+        self._in_thread(
+            partial(hosted.store.read_raw, raw),
+            done,
+            lambda: self._serve_one_by_one(hosted, read),
+        )
+
+    def _serve_one_by_one(self, hosted: HostedReplica, read: TailRead) -> None:
+        """What is committed but not durable here yet is still in memory."""
+        replica = hosted.replica
+        first = replica.log.covering(read.start)
+        if first is None:
+            read.refuse(OffsetTrimmed(replica.log.first))
+            return
+        entries: list[Entry] = []
+        size = 0
+        for header in replica.log.between(first.base, replica.commit, 64):
+            entry = hosted.read(header) if header.kind is not Kind.UNKNOWN else None
+            if entry is None:
+                if not entries:
+                    self._damaged(hosted, read, header)
+                    return
+                break
+            size += len(entry.body)
+            if entries and size > read.bytes_max:
+                break
+            entries.append(entry)
+        channel = read.channel
+        frame = encode_read_result(
+            channel.number, read.nonce, replica.commit, len(entries), join_entries(entries)
+        )
+        channel.result(read.nonce, frame)
+
+    def _damaged(self, hosted: HostedReplica, read: TailRead, header: Header) -> None:
+        """Told, and repaired."""
+        read.refuse(CorruptEntry(header.id))
+        hosted.step(ReadFailed(header.base))
+
+    def _in_thread(
+        self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def ended(future: asyncio.Future[Any]) -> None:
+            if future.cancelled():
+                return
+            failure = future.exception()
+            if failure is None:
+                done(future.result())
+            elif isinstance(failure, StorageFailure):
+                failed()
+            else:
+                raise failure
+
+        loop.run_in_executor(self._threads, work).add_done_callback(ended)
+
+
+def _refusal(hosted: HostedReplica, start: int) -> Refusal | None:
+    replica = hosted.replica
+    refusal = refusal_to_serve(replica)
+    if refusal is None and start < replica.log.first:
+        return OffsetTrimmed(replica.log.first)
+    return refusal

@@ -1,0 +1,240 @@
+"""The data plane of nodes, over real connections."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from node.planes import BareClient, PlaneCluster
+from shardlog.checksum import seal_body
+from shardlog.protocol.entry import Kind
+from shardlog.protocol.failures import (
+    Illegal,
+    NoReplica,
+    NotLeader,
+    OffsetTrimmed,
+    Overloaded,
+    SessionUnknown,
+)
+from shardlog.protocol.messages import (
+    Append,
+    Appended,
+    ClientRefused,
+    Read,
+    ReadResult,
+    Register,
+    Registered,
+)
+from shardlog.transport.connection import ConnectionLimits
+from shardlog.transport.failures import ConnectionRefused, TransportFailure
+from shardlog.transport.frame_messages import to_message
+from shardlog.transport.frames import (
+    FIXED,
+    FrameType,
+    encode,
+    encode_appended,
+    encode_locate,
+    encode_read,
+)
+from shardlog_node.data_plane import PlaneLimits
+
+
+def append(session: int, request: int, body: bytes) -> Append:
+    return Append(session, request, 1, body, seal_body(body))
+
+
+async def session_of(client: BareClient) -> int:
+    answer = await client.ask(Register(1))
+    assert isinstance(answer, Registered), answer
+    return answer.session
+
+
+async def tail(client: BareClient, start: int, bytes_max: int = 0) -> ReadResult:
+    client.connection.send(encode_read(1, 77, start, 0, bytes_max, tail=True))
+    answer = to_message(await client.next())
+    assert isinstance(answer, ReadResult), answer
+    return answer
+
+
+def story(tmp_path: Path, names: str = "a b c", limits: PlaneLimits | None = None):
+    """Runs a coroutine function with a cluster, its leader of `orders`, and a client there."""
+
+    def run(told) -> None:
+        async def whole() -> None:
+            cluster = PlaneCluster(tmp_path, names, limits)
+            async with cluster.running():
+                leader = await cluster.create("orders")
+                async with cluster.client(leader, "orders") as client:
+                    await told(cluster, leader, client)
+
+        asyncio.run(whole())
+
+    return run
+
+
+def test_appended_over_the_network_and_read_back(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for request in range(1, 33):
+            client.send(append(session, request, b"%d" % request))
+        answers = [to_message(await client.next()) for _ in range(32)]
+        assert answers == [Appended(session, n, session + n) for n in range(1, 33)]
+        result = await client.ask(Read(5, 0, 100))
+        assert isinstance(result, ReadResult)
+        assert [entry.body for entry in result.entries] == [b"%d" % n for n in range(1, 33)]
+        raw = await tail(client, 0)
+        kinds = [entry.header.kind for entry in raw.entries]
+        assert kinds == [Kind.EPOCH_START, Kind.REGISTER, *[Kind.DATA] * 32]
+        assert (await tail(client, session + 5, 300)).entries[0].header.base == session + 5
+
+
+def test_a_tail_waits_for_what_comes_and_is_told_when_nothing_does(tmp_path: Path):
+    @story(tmp_path, limits=PlaneLimits(tail_wait_ms=200))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        end = session + 1
+        empty = await tail(client, end)
+        assert (empty.entries, empty.commit) == ((), end)
+        async with cluster.client(leader, "orders") as reader:
+            waiting = asyncio.create_task(tail(reader, end))
+            await client.ask(append(session, 1, b"news"))
+            while not (found := await waiting).entries:
+                waiting = asyncio.create_task(tail(reader, end))
+            assert [entry.body for entry in found.entries] == [b"news"]
+
+
+def test_offsets_by_time(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        await client.ask(append(session, 1, b"news"))
+        fixed = FIXED[FrameType.LOCATED]
+        for time_ms, offset in ((0, 0), (1 << 62, session + 2)):
+            client.connection.send(encode_locate(1, 9, time_ms))
+            assert fixed.unpack((await client.next()).payload) == (9, offset, 0, session + 2)
+
+
+def test_those_who_cannot_help_say_so(tmp_path: Path):
+    @story(tmp_path, "a b c d")
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        follower = next(name for name in cluster.names if name != leader)
+        async with cluster.client(follower, "orders") as other:
+            while True:
+                refused = await other.ask(Register(1))
+                assert isinstance(refused, ClientRefused)
+                if refused.refusal == NotLeader(leader):
+                    break
+            other.connection.send(encode_read(1, 8, 0, 1, tail=True))
+            refused = to_message(await other.next())
+            assert refused == ClientRefused(0, 8, NotLeader(leader))
+        assert await client.attach(2, "no-such-shard") == 0
+        for message in (Register(3), Read(3, 0, 1)):
+            refused = await client.ask(message, 2)
+            assert refused == ClientRefused(0, 3, NoReplica(0))
+        assert "no-such-shard" not in cluster.nodes[leader].replicas
+        refused = await client.ask(append(99, 1, b"x"))
+        assert refused == ClientRefused(99, 1, SessionUnknown(99))
+
+
+def test_a_batch_over_the_limit_and_one_that_was_damaged_are_refused(tmp_path: Path):
+    @story(tmp_path, limits=PlaneLimits(entry_bytes_max=1000))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        refused = await client.ask(append(session, 1, bytes(1001)))
+        assert refused == ClientRefused(
+            session, 1, Illegal("a batch of 1001 bytes, more than 1000")
+        )
+        refused = await client.ask(Append(session, 1, 1, b"other", seal_body(b"body")))
+        assert isinstance(refused, ClientRefused)
+        assert refused.refusal == Illegal("the body does not match its checksum")
+        assert await client.ask(append(session, 1, bytes(1000))) == Appended(
+            session, 1, session + 1
+        )
+        assert cluster.planes[leader].budget.bytes == 0
+
+
+def test_bytes_under_way_in_the_node_are_bounded(tmp_path: Path):
+    @story(tmp_path, limits=PlaneLimits(inflight_bytes_max=5000))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for request in range(1, 11):
+            client.send(append(session, request, bytes(1000)))
+        answers = [to_message(await client.next()) for _ in range(10)]
+        refusals = [each.refusal for each in answers if isinstance(each, ClientRefused)]
+        assert refusals == [Overloaded(5000)] * 5
+        assert sum(isinstance(each, Appended) for each in answers) == 5
+        assert cluster.planes[leader].budget.bytes == 0
+
+
+def test_reads_that_are_not_taken_are_bounded(tmp_path: Path):
+    limits = PlaneLimits(
+        reads_max=3, read_bytes_max=100_000, connection=ConnectionLimits(outgoing_bytes_max=1 << 16)
+    )
+
+    @story(tmp_path, limits=limits)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for request in range(1, 41):
+            await client.ask(append(session, request, bytes(20_000)))
+        for nonce in range(1, 6):
+            client.connection.send(encode_read(1, nonce, 0, 0, tail=True))
+        answers = [to_message(await client.next()) for _ in range(5)]
+        refused = {each.nonce for each in answers if isinstance(each, ClientRefused)}
+        assert refused == {4, 5}
+        assert {each.nonce for each in answers if isinstance(each, ReadResult)} == {1, 2, 3}
+
+
+def test_trimmed_offsets_are_told(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        from shardlog.protocol.coordination import TrimShard
+
+        session = await session_of(client)
+        for request in range(1, 11):
+            await client.ask(append(session, request, b"x"))
+        await cluster.coordinator.command("orders", TrimShard(session + 5))
+        while cluster.nodes[leader].replicas["orders"].replica.log.first != session + 5:
+            await asyncio.sleep(0.01)
+        client.connection.send(encode_read(1, 4, 0, 0, tail=True))
+        refused = to_message(await client.next())
+        assert refused == ClientRefused(0, 4, OffsetTrimmed(session + 5))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        encode(FrameType.ACK, 1, bytes(FIXED[FrameType.ACK].size)),
+        encode_appended(1, 1, 1, 1),
+        encode_read(7, 1, 0, 0),
+    ],
+    ids=["of a node", "an answer", "on no channel"],
+)
+def test_what_a_client_may_not_say_ends_its_connection_alone(tmp_path: Path, frame):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        client.connection.send(frame)
+        with pytest.raises(ConnectionRefused):
+            await client.next()
+        async with cluster.client(leader, "orders") as another:
+            await session_of(another)
+
+
+def test_the_leader_stops_and_another_goes_on(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        await client.ask(append(session, 1, b"before"))
+        await cluster.stop(leader)
+        with pytest.raises(TransportFailure):
+            await client.next()
+        successor = await cluster.leader("orders", other_than=leader)
+        async with cluster.client(successor, "orders") as again:
+            answer = await again.ask(append(session, 1, b"before"))
+            assert answer == Appended(session, 1, session + 1), "a retry (T6)"
+            answer = await again.ask(append(session, 2, b"after"))
+            assert isinstance(answer, Appended)
+            await cluster.begin(leader)
+            result = await again.ask(Read(5, 0, 100))
+            assert isinstance(result, ReadResult)
+            assert [entry.body for entry in result.entries] == [b"before", b"after"]
