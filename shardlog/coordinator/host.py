@@ -53,7 +53,8 @@ class CoordinatorHost:
         self._coordinators: dict[str, ShardCoordinator] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._begun = asyncio.Event()
+        # Set once the shards have been read.
+        self.begun = asyncio.Event()
 
     async def run(self) -> None:
         """Coordinate whatever shards there are, until cancelled."""
@@ -61,14 +62,14 @@ class CoordinatorHost:
             self._group = group
             listing = await self.store.list(SHARDS)
             self._relist(listing.records)
-            self._begun.set()
+            self.begun.set()
             async with self.store.watch(SHARDS, listing.next_revision) as watch:
                 async for news in watch:
                     self._learn(news)
 
     async def command(self, shard: str, command: Command) -> Accepted | Rejected:
         """Ask for something; see `ShardCoordinator.command`."""
-        await self._begun.wait()
+        await self.begun.wait()
         given_up = self.unreadable.get(shard) or self.stopped.get(shard)
         if given_up is not None:
             return Rejected(0, str(given_up))
