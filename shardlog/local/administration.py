@@ -1,0 +1,234 @@
+"""What people may ask of a cluster, whatever way they ask: create, scale, delete, operate, look.
+
+Commands go to the coordinator machine, which alone decides; here is only what a machine that sees
+one shard cannot know: which nodes there are, and how many replicas shall be.  Scaling is driven by
+levels: whenever a shard has another number of replicas than it shall have, the next step is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from shardlog.coordinator.driver import Control, Unanswered
+from shardlog.coordinator.host import CoordinatorHost
+from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, count_replicas, next_command
+from shardlog.local.wanted import WantedReplicas
+from shardlog.protocol.coordination import (
+    AbortChange,
+    Command,
+    CreateShard,
+    DeleteShard,
+    Rejected,
+    Swap,
+)
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import Envelope, StatusReport, StatusRequest
+from shardlog.protocol.quorum import QuorumPolicy
+from shardlog.protocol.shard import Shard, Status
+
+SCALE_MS = 100
+STATUS_TIMEOUT_MS = 1000
+COMMAND_TIMEOUT_MS = 10_000
+REPLICAS_MAX = 31
+SHARD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+
+
+class AdministrationFailure(Exception):  # noqa: N818 - named after what happened
+    """Base of all; the message is one line for a person."""
+
+
+class BadRequest(AdministrationFailure):
+    """It makes no sense, whatever the cluster looks like."""
+
+
+class NoSuchShard(AdministrationFailure):
+    def __init__(self, shard: str) -> None:
+        super().__init__(f"there is no shard {shard}")
+
+
+class ShardExists(AdministrationFailure):
+    def __init__(self, shard: str) -> None:
+        super().__init__(f"the shard {shard} exists")
+
+
+class NotNow(AdministrationFailure):
+    """The cluster, as it is, does not allow it."""
+
+
+class Administration:
+    """`nodes` tells which nodes there are, `alive` which of them may host replicas now."""
+
+    def __init__(
+        self,
+        host: CoordinatorHost,
+        control: Control,
+        wanted: WantedReplicas,
+        nodes: Callable[[], Sequence[str]],
+        alive: Callable[[], Sequence[str]],
+    ) -> None:
+        self.host = host
+        self.control = control
+        self.wanted = wanted
+        self.nodes = nodes
+        self.alive = alive
+        # One command of a shard at a time: the machine would refuse a second one as busy.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def shard(self, name: str) -> Shard:
+        found = self.host.shards.get(name)
+        if found is None:
+            raise self._unreadable(name) or NoSuchShard(name)
+        return found
+
+    def replicas_wanted(self, shard: Shard) -> int:
+        return self.wanted.numbers.get(shard.name, len(shard.final_ensemble))
+
+    def trouble(self, shard: Shard) -> str | None:
+        """Why nothing more is done for a shard."""
+        stopped = self.host.stopped.get(shard.name)
+        return shard.halted or (str(stopped) if stopped else None)
+
+    async def reports(self, shard: Shard) -> list[StatusReport]:
+        """What the replicas themselves say, of those that answer."""
+        members = dict.fromkeys(shard.fencing_ensemble)
+        if shard.change and shard.change.new:
+            members[shard.change.new] = None
+        if shard.joining and shard.joining.incarnation:
+            members[shard.joining.member] = None
+        answers = await asyncio.gather(*[self._report(shard, member) for member in members])
+        return [answer for answer in answers if answer is not None]
+
+    async def _report(self, shard: Shard, member: Member) -> StatusReport | None:
+        request = Envelope(
+            shard.name, self.host.name, 0, member.node, member.incarnation,
+            StatusRequest(shard.epoch),
+        )  # fmt: skip
+        try:
+            answer = await self.control.call(request, STATUS_TIMEOUT_MS)
+        except Unanswered:
+            return None
+        found = answer.message if answer else None
+        return found if isinstance(found, StatusReport) else None
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def create(
+        self, name: str, replicas: int, quorum: QuorumPolicy, nodes: Sequence[str] | None
+    ) -> Shard:
+        """On `nodes`, or on those with the fewest replicas."""
+        if not SHARD_NAME.fullmatch(name):
+            raise BadRequest(
+                f"{name!r:.80} is no name of a shard: 1 to 63 of a-z, 0-9, - and ., the first and "
+                "the last a letter or digit"
+            )
+        _require_replicas(replicas)
+        if name in self.host.shards:
+            raise ShardExists(name)
+        if nodes is None:
+            try:
+                hosting = count_replicas(self.host.shards.values())
+                nodes = choose_nodes(replicas, self.nodes(), hosting)
+            except TooFewNodes as failure:
+                raise NotNow(str(failure)) from failure
+        self._require_nodes(nodes)
+        await self.wanted.write(name, None)
+        await self.command(name, CreateShard(tuple(nodes), quorum))
+        return await self._seen(name)
+
+    async def scale(self, name: str, replicas: int) -> Shard:
+        """Only writes down what is wanted; `run` does it."""
+        shard = self.shard(name)
+        _require_replicas(replicas)
+        if shard.status is Status.DELETING:
+            raise NotNow(f"the shard {name} is being deleted")
+        if replicas == self.replicas_wanted(shard):
+            return shard
+        if shard.change or shard.joining or self.replicas_wanted(shard) != len(shard.ensemble):
+            raise NotNow("a reconfiguration is in progress: wait, or abort it")
+        if replicas > len(self.nodes()):
+            raise NotNow(str(TooFewNodes(replicas, len(self.nodes()))))
+        await self.wanted.write(name, replicas)
+        return shard
+
+    async def operate(self, name: str, command: Command) -> Shard:
+        shard = self.shard(name)
+        if isinstance(command, Swap):
+            self._require_nodes([command.new])
+        if isinstance(command, AbortChange):
+            return await self._abort(shard)
+        await self.command(name, command)
+        return self.host.shards.get(name, shard)
+
+    async def _abort(self, shard: Shard) -> Shard:
+        """What is given up is not wanted any more either, or it would be begun again."""
+        was_scaling = self.replicas_wanted(shard) != len(shard.ensemble)
+        if shard.change or shard.joining or not was_scaling:
+            await self.command(shard.name, AbortChange())
+        if was_scaling:
+            await self.wanted.write(shard.name, None)
+        return self.host.shards.get(shard.name, shard)
+
+    async def delete(self, name: str) -> Shard:
+        shard = self.shard(name)
+        if shard.status is not Status.DELETING:
+            await self.command(name, DeleteShard())
+            await self.wanted.write(name, None)
+        return self.host.shards.get(name, shard)
+
+    async def command(self, name: str, command: Command) -> None:
+        async with self._turns[name]:
+            try:
+                async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
+                    answer = await self.host.command(name, command)
+            except TimeoutError:
+                raise NotNow("no answer in time: it may be done, or not") from None
+        if isinstance(answer, Rejected):
+            raise NotNow(answer.reason)
+
+    async def _seen(self, name: str) -> Shard:
+        """The record has been written; the watch tells of it in a moment."""
+        async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
+            while name not in self.host.shards:
+                await asyncio.sleep(0.005)
+        return self.host.shards[name]
+
+    def _require_nodes(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            if node not in self.nodes():
+                raise BadRequest(f"there is no node {node!r:.80}")
+
+    def _unreadable(self, name: str) -> NotNow | None:
+        problem = self.host.unreadable.get(name)
+        return NotNow(str(problem)) if problem else None
+
+    # --- scaling ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Bring every shard to the number of replicas that it shall have."""
+        while True:
+            for name, wanted in list(self.wanted.numbers.items()):
+                shard = self.host.shards.get(name)
+                if shard is not None and not self._turns[name].locked():
+                    await self._scale_on(shard, wanted)
+            await asyncio.sleep(SCALE_MS / 1000)
+
+    async def _scale_on(self, shard: Shard, wanted: int) -> None:
+        hosting = count_replicas(self.host.shards.values())
+        command = next_command(shard, wanted, self.alive(), hosting)
+        if command is None:
+            return
+        try:
+            await self.command(shard.name, command)
+        except NotNow:
+            # The shard is looked at again in a moment, as it is then.
+            return
+
+
+def _require_replicas(replicas: int) -> None:
+    if not 1 <= replicas <= REPLICAS_MAX:
+        raise BadRequest(f"{replicas} replicas: from 1 to {REPLICAS_MAX} are possible")

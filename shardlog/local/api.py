@@ -1,0 +1,137 @@
+"""The directory and the commands of a cluster over HTTP: a thin layer over `Administration`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from shardlog.local import api_json
+from shardlog.local.administration import (
+    Administration,
+    AdministrationFailure,
+    BadRequest,
+    NoSuchShard,
+    NotNow,
+    ShardExists,
+)
+from shardlog.local.api_json import Body
+from shardlog.local.nodes import Nodes
+from shardlog.metadata.failures import Unavailable
+from shardlog.protocol.shard import Shard
+
+REQUEST_BYTES_MAX = 64 << 10
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+STATUS: dict[type[AdministrationFailure], tuple[int, str]] = {
+    BadRequest: (400, "BadRequest"),
+    NoSuchShard: (404, "NoSuchShard"),
+    ShardExists: (409, "ShardExists"),
+    NotNow: (409, "Rejected"),
+}
+
+
+def application(administration: Administration, nodes: Nodes) -> web.Application:
+    app = web.Application(middlewares=[_errors], client_max_size=REQUEST_BYTES_MAX)
+    api = Api(administration, nodes)
+    app.add_routes(
+        [
+            web.get("/v1/shards", api.list),
+            web.post("/v1/shards", api.create),
+            web.get("/v1/shards/{name}", api.get),
+            web.delete("/v1/shards/{name}", api.delete),
+            web.get("/v1/shards/{name}/status", api.status),
+            web.put("/v1/shards/{name}/replicas", api.scale),
+            web.post("/v1/shards/{name}/operations", api.operate),
+            web.get("/v1/nodes", api.nodes),
+        ]
+    )
+    return app
+
+
+class Api:
+    def __init__(self, administration: Administration, nodes: Nodes) -> None:
+        self._administration = administration
+        self._nodes = nodes
+
+    async def list(self, request: web.Request) -> web.Response:
+        shards = self._administration.host.shards
+        return web.json_response({"shards": [self._plain(shards[name]) for name in sorted(shards)]})
+
+    async def get(self, request: web.Request) -> web.Response:
+        return web.json_response(self._plain(self._shard(request)))
+
+    async def status(self, request: web.Request) -> web.Response:
+        shard = self._shard(request)
+        reports = await self._administration.reports(shard)
+        told = {"reports": api_json.reports_json(shard, reports)}
+        return web.json_response(self._plain(shard) | told)
+
+    async def create(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        name, replicas = body.text("name"), body.number("replicas", 3)
+        quorum, nodes = body.quorum("quorum"), body.texts("nodes")
+        body.require_no_more()
+        shard = await self._administration.create(name, replicas, quorum, nodes)
+        return web.json_response(self._plain(shard), status=201)
+
+    async def scale(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        replicas = body.number("replicas")
+        body.require_no_more()
+        shard = await self._administration.scale(request.match_info["name"], replicas)
+        return web.json_response(self._plain(shard), status=202)
+
+    async def operate(self, request: web.Request) -> web.Response:
+        command = api_json.operation(await _body(request))
+        shard = await self._administration.operate(request.match_info["name"], command)
+        return web.json_response(self._plain(shard), status=202)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        shard = await self._administration.delete(request.match_info["name"])
+        return web.json_response(self._plain(shard), status=202)
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        listed = [
+            {
+                "name": place.name,
+                "data": place.data,
+                "control": place.control,
+                "http": place.http,
+                "alive": place.name in self._nodes.alive,
+            }
+            for place in self._nodes.places.values()
+        ]
+        return web.json_response({"nodes": listed})
+
+    def _shard(self, request: web.Request) -> Shard:
+        return self._administration.shard(request.match_info["name"])
+
+    def _plain(self, shard: Shard) -> api_json.Json:
+        return api_json.shard_json(shard, self._administration, self._nodes.data_address)
+
+
+async def _body(request: web.Request) -> Body:
+    try:
+        return Body(json.loads(await request.text()))
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is no JSON") from error
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every failure is one line of JSON."""
+    try:
+        return await handler(request)
+    except AdministrationFailure as failure:
+        status, kind = STATUS[type(failure)]
+        return _error(status, str(failure), kind)
+    except Unavailable as failure:
+        return _error(503, f"the metadata store does not answer: {failure}", "Unavailable")
+    except web.HTTPException as failure:
+        return _error(failure.status, f"{request.path}: {failure.reason}", "BadRequest")
+
+
+def _error(status: int, why: str, kind: str) -> web.Response:
+    return web.json_response({"error": why, "kind": kind}, status=status)
