@@ -14,8 +14,9 @@ from click.exceptions import Exit
 
 from shardlog import __version__
 from shardlog.cli import exit_codes
+from shardlog.cli.failures import CommandFailed
 
-COMMAND_GROUPS = ("sim", "storage")
+COMMAND_GROUPS = ("local", "shard", "ops", "status", "storage", "sim", "completion")
 
 
 class ShardlogGroup(click.RichGroup):
@@ -36,7 +37,7 @@ class ShardlogGroup(click.RichGroup):
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             ctx.exit(exit_codes.INTERRUPTED)
-        except (click.UsageError, Exit, BrokenPipeError):
+        except (click.UsageError, CommandFailed, Exit, BrokenPipeError):
             raise
         except click.ClickException as error:
             raise click.UsageError(error.format_message()) from error
@@ -51,5 +52,5 @@ def main() -> None:
     """A replicated, sharded log.
 
     Exit status: 0 ok, 2 usage, 3 crash, 4 safety, 5 liveness, 6 a mutant survived, 7 damaged files,
-    130 interrupted.
+    8 the cluster is unavailable, 9 the cluster refused, 130 interrupted.
     """

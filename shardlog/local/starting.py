@@ -6,7 +6,6 @@ Whatever it finds running already stays as it is.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from shardlog.local.failures import (
 )
 from shardlog.local.layout import SUPERVISOR, Layout
 from shardlog.local.pid_file import PidFile, start
+from shardlog.local.processes import read_tally
 from shardlog.local.programs import require_installed, supervisor_command
 
 NODES_DEFAULT = 3
@@ -122,11 +122,7 @@ def is_serving(cluster: Cluster, name: str) -> bool:
 
 def starts(layout: Layout) -> dict[str, int]:
     """How often the supervisor has started what."""
-    try:
-        found = json.loads(layout.tally.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    return {name: each["starts"] for name, each in found.items()}
+    return {name: count for name, (count, _) in read_tally(layout).items()}
 
 
 def _why(layout: Layout, name: str, what: str) -> str:

@@ -23,8 +23,8 @@ from pathlib import Path
 from shardlog.local.atomic_file import write_atomically
 from shardlog.local.cluster_file import load
 from shardlog.local.failures import LocalFailure, NoCluster
-from shardlog.local.layout import SUPERVISOR, Layout
-from shardlog.local.pid_file import PidFile, start, write_pid
+from shardlog.local.layout import Layout
+from shardlog.local.pid_file import PidFile, start
 from shardlog.local.programs import Program, programs
 from shardlog.local.stopping import stop_in_order
 
@@ -190,19 +190,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_ino, found.st_mtime_ns
-
-
-def supervise(layout: Layout, out: Callable[[str], None]) -> bool:
-    """Run here, in the foreground; False if another supervisor is running."""
-    held = PidFile(layout.pid_file(SUPERVISOR)).take()
-    if held is None:
-        return False
-    write_pid(held)
-    try:
-        asyncio.run(Supervisor(layout, out).run())
-    finally:
-        os.close(held)
-    return True
 
 
 def log_line(what: str) -> None:

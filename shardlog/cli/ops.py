@@ -1,0 +1,82 @@
+"""`shardlog ops`: operations on a shard that is running."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_node, complete_shard
+from shardlog.cli.failures import ClusterUnavailable
+from shardlog.cli.shard import timeout_option, wait_option
+from shardlog.cli.waiting import wait_until
+
+shard_argument = click.argument("shard", shell_complete=complete_shard)
+
+
+@click.group()
+def ops() -> None:
+    """Hand a shard over, move it, give a change up, drop old records."""
+
+
+@ops.command()
+@shard_argument
+@click.argument("node", shell_complete=complete_node)
+@wait_option
+@timeout_option
+@cluster_options
+def promote(shard: str, node: str, wait: bool, timeout: float, cluster: Cluster) -> None:
+    """Make NODE the leader of SHARD, once it has caught up."""
+    _ask(cluster, shard, {"operation": "promote", "node": node})
+    if wait:
+        _wait(cluster, shard, lambda it: bool(it["leader"] == node), timeout, f"promote {node}")
+    click.echo(f"{node} leads {shard}" if wait else f"{node} will lead {shard}")
+
+
+@ops.command()
+@shard_argument
+@click.argument("old", shell_complete=complete_node)
+@click.argument("new", shell_complete=complete_node)
+@wait_option
+@timeout_option
+@cluster_options
+def swap(shard: str, old: str, new: str, wait: bool, timeout: float, cluster: Cluster) -> None:
+    """Replace the replica of SHARD on OLD by one on NEW."""
+    _ask(cluster, shard, {"operation": "swap", "old": old, "new": new})
+    what = f"swap {old} for {new}"
+    if wait:
+        found = _wait(cluster, shard, lambda it: not it["reconfiguration"], timeout, what)
+        if new not in found["ensemble"] or old in found["ensemble"]:
+            raise ClusterUnavailable(f"{what}: given up; {shard} is as it was before")
+    click.echo(f"{what}: {'done' if wait else 'begun'}")
+
+
+@ops.command()
+@shard_argument
+@cluster_options
+def abort(shard: str, cluster: Cluster) -> None:
+    """Give up a change of SHARD's replicas, if it is not too late for that."""
+    _ask(cluster, shard, {"operation": "abort"})
+    click.echo(f"the change of {shard} is given up")
+
+
+@ops.command()
+@shard_argument
+@click.argument("first", type=click.IntRange(min=0))
+@cluster_options
+def trim(shard: str, first: int, cluster: Cluster) -> None:
+    """Drop committed records of SHARD below offset FIRST."""
+    _ask(cluster, shard, {"operation": "trim", "first": first})
+    click.echo(f"records of {shard} below offset {first} are dropped")
+
+
+def _ask(cluster: Cluster, shard: str, body: Json) -> None:
+    cluster.post("shards", shard, "operations", body=body)
+
+
+def _wait(cluster: Cluster, shard: str, done: Json, timeout: float, what: str) -> Json:
+    def is_done(found: Json) -> bool:
+        return found is None or (found["status"] == "STEADY" and done(found))
+
+    found = wait_until(cluster, shard, is_done, timeout, what)
+    if found is None:
+        raise ClusterUnavailable(f"{shard} was deleted meanwhile")
+    return found
