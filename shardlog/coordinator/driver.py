@@ -3,6 +3,9 @@
 The machine is stepped on the event loop only, so nothing here needs a lock.  Calls to nodes and to
 the store run as tasks; what fails or takes too long is simply not answered, as if the message had
 been lost: the machine asks again, and its safety rests on compare-and-swap and epochs alone.
+
+The first failure that is not of this kind, a broken invariant say, ends it: nothing is done any
+more, whoever waits for a command is told so, and `run` raises it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
+from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
 
@@ -47,11 +51,15 @@ class Control(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DriverLimits:
-    """`calls_max` bounds the calls of one shard that wait for an answer; more are not made."""
+    """`calls_max` bounds the calls of one shard that wait for an answer; more are not made.
+
+    A store that cannot be read at the start is asked again after `reread_ms`.
+    """
 
     tick_ms: int = 20
     call_timeout_ms: int = 5000
     calls_max: int = 256
+    reread_ms: int = 200
 
 
 class ShardCoordinator:
@@ -88,11 +96,17 @@ class ShardCoordinator:
         finally:
             for task in self._tasks:
                 task.cancel()
-            for waiting in self._commands.values():
-                waiting.cancel()
+            self._dismiss()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no record, and none on its way."""
+        return self.machine.record is None and not self.machine.writing
 
     async def command(self, command: Command) -> Accepted | Rejected:
         """Ask for something; the answer comes when it stands in the metadata, or cannot be done."""
+        if self._failure is not None:
+            return Rejected(0, str(self._failure))
         self._numbered += 1
         number = self._numbered
         answer: asyncio.Future[Accepted | Rejected] = asyncio.get_running_loop().create_future()
@@ -105,8 +119,27 @@ class ShardCoordinator:
 
     def step(self, event: CoordinatorEvent) -> None:
         """One event through the machine, and all that follows from it, in order."""
-        for effect in self.machine.step(self.clock_ms(), event):
+        if self._failure is not None:
+            return
+        try:
+            effects = self.machine.step(self.clock_ms(), event)
+        except ImpossibleState as failure:
+            self._fail(failure)
+            return
+        for effect in effects:
             self._perform(effect)
+
+    def _fail(self, failure: BaseException) -> None:
+        """The first one tells most."""
+        self._failure = self._failure or failure
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Nobody waits for what will not come."""
+        why = str(self._failure) if self._failure else "this process leaves the shard alone now"
+        for number, answer in self._commands.items():
+            if not answer.done():
+                answer.set_result(Rejected(number, f"{why}: it may be done, or not"))
 
     def _perform(self, effect: CoordinatorEffect) -> None:
         if isinstance(effect, Send):
@@ -129,8 +162,9 @@ class ShardCoordinator:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failure = task.exception()
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self._fail(failure)
 
     async def _call(self, envelope: Envelope) -> None:
         try:
@@ -150,10 +184,9 @@ class ShardCoordinator:
         self.step(Loaded(*self._decoded(found)))
 
     async def _swap(self, effect: CompareAndSwap) -> None:
+        value = encode_shard(effect.shard) if effect.shard else None
         try:
-            swapped = await self.store.compare_and_swap(
-                self.key, effect.version, encode_shard(effect.shard)
-            )
+            swapped = await self.store.compare_and_swap(self.key, effect.version, value)
         except Unavailable:
             return
         self.step(Swapped(swapped.done, *self._decoded(swapped.current)))

@@ -2,6 +2,9 @@
 
 Any number of processes may do this at once, for the same shards: they only get in each other's
 way, and whoever loses a compare-and-swap starts from what the other wrote.
+
+What is wrong with one shard, its record or an invariant, ends the work on that one alone.  A store
+that does not answer is asked again.  Only a store that is closed or unusable ends it all.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator
-from shardlog.metadata.failures import BadRecord, MetadataFailure
+from shardlog.metadata.failures import BadKey, BadRecord, MetadataFailure, Unavailable
 from shardlog.metadata.records import SHARDS, decode_shard
-from shardlog.metadata.store import ABSENT, Change, MetadataStore, News, Versioned
+from shardlog.metadata.store import ABSENT, Change, Listing, MetadataStore, News, Versioned
 from shardlog.protocol.coordination import (
     Accepted,
     Command,
@@ -57,15 +60,32 @@ class CoordinatorHost:
         self.begun = asyncio.Event()
 
     async def run(self) -> None:
-        """Coordinate whatever shards there are, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            listing = await self.store.list(SHARDS)
-            self._relist(listing.records)
-            self.begun.set()
-            async with self.store.watch(SHARDS, listing.next_revision) as watch:
-                async for news in watch:
-                    self._learn(news)
+        """Coordinate whatever shards there are, until cancelled, `Closed` or `Unusable`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._follow()
+        except BaseExceptionGroup as failures:
+            ends, bugs = failures.split(MetadataFailure)
+            if ends is None or bugs is not None:
+                raise
+            raise ends.exceptions[0] from None
+
+    async def _follow(self) -> None:
+        """The records as they are, then everything that becomes of them."""
+        listing = await self._listing()
+        self._relist(listing.records)
+        self.begun.set()
+        async with self.store.watch(SHARDS, listing.next_revision) as watch:
+            async for news in watch:
+                self._learn(news)
+
+    async def _listing(self) -> Listing:
+        while True:
+            try:
+                return await self.store.list(SHARDS)
+            except Unavailable:
+                await asyncio.sleep(self.driver_limits.reread_ms / 1000)
 
     async def command(self, shard: str, command: Command) -> Accepted | Rejected:
         """Ask for something; see `ShardCoordinator.command`."""
@@ -73,10 +93,16 @@ class CoordinatorHost:
         given_up = self.unreadable.get(shard) or self.stopped.get(shard)
         if given_up is not None:
             return Rejected(0, str(given_up))
-        coordinator = self._coordinator(shard)
-        if shard not in self.shards:
+        try:
+            coordinator = self._coordinator(shard)
+        except BadKey as problem:
+            return Rejected(0, str(problem))
+        if coordinator.machine.version < ABSENT:
             coordinator.step(Loaded(ABSENT, None))
-        return await coordinator.command(command)
+        answer = await coordinator.command(command)
+        if isinstance(answer, Rejected) and coordinator.idle and shard not in self.shards:
+            self._forget(shard)
+        return answer
 
     def _coordinator(self, shard: str) -> ShardCoordinator:
         """The shard's coordinator, begun if need be."""
@@ -96,6 +122,9 @@ class CoordinatorHost:
         """A broken invariant ends the work on its shard, and on no other."""
         try:
             await coordinator.run()
+        except BadRecord as problem:
+            self._forget(shard)
+            self.unreadable[shard] = problem
         except (ImpossibleState, MetadataFailure) as failure:
             self.stopped[shard] = failure
 
@@ -105,7 +134,7 @@ class CoordinatorHost:
         if not isinstance(news, Change):
             self._relist(news.records)
         elif news.value is None:
-            self._forget(news.key.removeprefix(SHARDS))
+            self._deleted(news.key.removeprefix(SHARDS), news.revision)
         else:
             self._take(Versioned(news.key, news.revision, news.value))
         leaders = self._leaders()
@@ -129,7 +158,17 @@ class CoordinatorHost:
             return
         self.unreadable.pop(shard, None)
         self.shards[shard] = decoded
-        self._coordinator(shard).step(Loaded(record.version, decoded))
+        if shard not in self.stopped:
+            self._coordinator(shard).step(Loaded(record.version, decoded))
+
+    def _deleted(self, shard: str, revision: int) -> None:
+        """Unless our own coordinator has made it again meanwhile: that is told next."""
+        known = self._coordinators.get(shard)
+        if known is not None and known.machine.version > revision:
+            self.shards.pop(shard, None)
+        else:
+            self._forget(shard)
+            self.stopped.pop(shard, None)
 
     def _forget(self, shard: str) -> None:
         """The record is gone, or not for us: leave the shard alone."""

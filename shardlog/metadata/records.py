@@ -134,6 +134,8 @@ def decode_shard(key: str, value: bytes) -> Shard:
         field.at("name").refuse(f"{shard.name!r:.80} does not belong under this key")
     if (shard.change is None) != (shard.phase is None):
         field.at("phase").refuse("goes together with change")
+    if shard.status is Status.DELETING and (shard.leader or shard.change or shard.joining):
+        field.at("status").refuse("goes with no leader, change or joining")
     return shard
 
 

@@ -55,7 +55,12 @@ class TrimShard:
     first: int
 
 
-Command = CreateShard | Swap | Expand | Contract | AbortChange | Promote | TrimShard
+@dataclass(frozen=True, slots=True)
+class DeleteShard:
+    """Destroy every replica, then forget the shard.  Accepted once nothing can stop it."""
+
+
+Command = CreateShard | Swap | Expand | Contract | AbortChange | Promote | TrimShard | DeleteShard
 
 # --- events ------------------------------------------------------------------------------------
 
@@ -104,10 +109,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class CompareAndSwap:
-    """Write `shard` if the version still is `version`; answered by `Swapped`."""
+    """Write `shard` if the version still is `version`; answered by `Swapped`.
+
+    None removes the record.
+    """
 
     version: int
-    shard: Shard
+    shard: Shard | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ it writes comes back as `Swapped`; a write that lost its race brings the record 
 An answer of the metadata store may be late, or never come.  After a while the coordinator waits no
 longer for it, and reads the record before it does anything else.  If its write stood the record
 shows it; whose write that was it does not ask, so an election is started over (rule 1).
+
+That there is no record has no version to go by, so an old answer looks like a new one.  Whoever
+holds a record and hears that there is none reads it again, and believes what that says.
 """
 
 from __future__ import annotations
 
-from shardlog.protocol import electing, reconfiguring, tending
+from shardlog.protocol import deleting, electing, reconfiguring, tending
 from shardlog.protocol.coordination import (
     Commanded,
     CoordinatorEffect,
@@ -79,6 +82,8 @@ class Coordinator(CoordinatorState):
             tending.drive_creating(self, record)
         elif record.status is Status.ELECTION:
             electing.drive(self, record)
+        elif record.status is Status.DELETING:
+            deleting.drive(self, record)
         else:
             self._drive_steady(record)
 
@@ -101,7 +106,9 @@ class Coordinator(CoordinatorState):
 
     def _receive(self, envelope: Envelope, record: Shard) -> None:
         message = envelope.message
-        if isinstance(message, StatusReport):
+        if record.status is Status.DELETING:
+            deleting.heard(self, record, envelope)
+        elif isinstance(message, StatusReport):
             tending.reported(self, record, message)
         elif isinstance(message, FenceAnswer):
             electing.answered(self, record, message)
@@ -132,14 +139,26 @@ class Coordinator(CoordinatorState):
         if self.writing and self.wanted is not None:
             return
         self.wait_no_longer()
-        if version > self.version:
+        if shard is None and self.record is not None:
+            self._doubt_record()
+        elif version > self.version:
             self._adopt(version, shard)
+
+    def _doubt_record(self) -> None:
+        """It was deleted; or what we heard is from before it was made."""
+        self.version, self.record = -1, None
+        self.forget()
 
     def _swapped(self, event: Swapped) -> None:
         """The answer to our write, or a late one to an earlier write: that is only news.
 
         Who takes one for the other would drive an election that is not its own.
         """
+        if event.shard is None and self.record is not None:
+            self.reject("the shard was deleted meanwhile")
+            self.wait_no_longer()
+            self._doubt_record()
+            return
         newer = self.writing and event.version > self.version
         if not newer or (event.done and event.shard != self.wanted):
             self._learn(event.version, event.shard)

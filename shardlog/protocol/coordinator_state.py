@@ -144,6 +144,13 @@ class CoordinatorState:
         self.intent = intent
         self.out.append(CompareAndSwap(self.version, shard))
 
+    def remove(self) -> None:
+        """Let the record go.  Whatever comes back, it is read again before it is believed gone."""
+        self.writing = True
+        self.wanted = None
+        self.wrote_ms = self.now_ms
+        self.out.append(CompareAndSwap(self.version, None))
+
     def doubt_write(self) -> None:
         """No answer: read the record, again and again, before anything else is done."""
         self.wanted = None

@@ -23,9 +23,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class NoReplica(Refusal):
-    """No replica here, or another incarnation than the one addressed.  Counts for nothing."""
+    """No replica here, or another incarnation than the one addressed.  Counts for nothing.
+
+    `asked` is the incarnation that was addressed: an answer that is late speaks of an earlier one.
+    """
 
     incarnation: int
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlog.protocol import electing, tending
+from shardlog.protocol import deleting, electing, tending
 from shardlog.protocol.coordination import (
     AbortChange,
     Command,
     Contract,
     CreateShard,
+    DeleteShard,
     Expand,
     Promote,
     Swap,
@@ -58,6 +59,10 @@ def obey(c: CoordinatorState, command: Command) -> None:
         c.reject("there is no such shard")
     elif record.halted:
         c.reject(f"the shard is halted: {record.halted}")
+    elif isinstance(command, DeleteShard):
+        deleting.obey(c, record)
+    elif record.status is Status.DELETING:
+        c.reject("the shard is being deleted")
     elif record.status is not Status.STEADY or record.leader is None:
         c.reject("the shard has no leader now")
     elif isinstance(command, AbortChange):

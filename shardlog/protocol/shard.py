@@ -19,6 +19,7 @@ class Status(StrEnum):
     CREATING = "CREATING"
     ELECTION = "ELECTION"
     STEADY = "STEADY"
+    DELETING = "DELETING"
 
 
 class Phase(StrEnum):
@@ -48,8 +49,9 @@ class Joining:
 class Shard:
     """One record.  While CREATING, members whose incarnation is not known yet carry 0.
 
-    `change` and `phase` go together.  `removed` are replicas still to be destroyed.  `preferred`
-    is who a running election should choose among equals.  `halted` says why nothing more is done.
+    `change` and `phase` go together.  `removed` are replicas still to be destroyed: all, while
+    DELETING.  `preferred` is who a running election should choose among equals.  `halted` says why
+    nothing more is done.
     """
 
     name: str

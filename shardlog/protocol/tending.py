@@ -116,8 +116,9 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
     elif isinstance(refusal, WrongRole) and _led_before(c, record, message, refusal):
         electing.start(c, record, preferred=record.preferred, above=refusal.epoch)
     elif isinstance(refusal, NoReplica):
+        there = refusal.incarnation
         for member in record.removed:
-            if member.node == envelope.src and member.incarnation != refusal.incarnation:
+            if member == (envelope.src, refusal.asked) and member.incarnation != there:
                 c.gone.add(member)
         for member in record.ensemble:
             _count_lost(c, member, envelope, refusal)

@@ -44,6 +44,9 @@ class ChainChecker(Observer):
     """
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.chain: dict[int, Header] = {}
         self.order: list[int] = []
         # By position in `order`: the epoch in which the entry was first called committed.
@@ -134,6 +137,15 @@ class ChainChecker(Observer):
                     "NoLossOfConfirmedWrite",
                     f"{node} leads epoch {replica.epoch} without {self.chain[base].id}",
                 )
+
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
+        """A record goes when all data is gone: what a next shard of this name must not find."""
+        if shard is not None:
+            return
+        for name, node in world.nodes.items():
+            if node.replica.log.end:
+                raise SafetyFailure("DeletionIsFinal", f"{name} still has a log")
+        self._begin()
 
     def on_restart(self, world: World, name: str) -> None:
         """What the disk gave back is compared from the start."""
@@ -236,6 +248,10 @@ class VoiceChecker(Observer):
     def __init__(self) -> None:
         self.leaders: dict[int, Member] = {}
 
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
+        if shard is None:
+            self.leaders.clear()
+
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
@@ -255,11 +271,24 @@ class RecordChecker(Observer):
         self.epoch = 0
         self.copies: dict[str, Shard] = {}
         self.leaders: dict[int, Member] = {}
+        self.deleting = False
 
-    def on_store(self, world: World, version: int, shard: Shard) -> None:
+    def _check_removal(self) -> None:
+        """Of the record; another one may be made, and starts from nothing."""
+        if not self.deleting:
+            raise SafetyFailure("DeletionIsFinal", "the record went without being DELETING")
+        self.epoch, self.deleting = 0, False
+        self.leaders.clear()
+
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
+        if shard is None:
+            self._check_removal()
+            return
         if shard.epoch < self.epoch:
             raise SafetyFailure("LegalLeaderAndEnsemble", "the record's epoch fell")
-        self.epoch = shard.epoch
+        if self.deleting and shard.status is not Status.DELETING:
+            raise SafetyFailure("DeletionIsFinal", f"{shard.status} after DELETING")
+        self.epoch, self.deleting = shard.epoch, shard.status is Status.DELETING
         _check_record(shard)
         if shard.leader is not None:
             first = self.leaders.setdefault(shard.epoch, shard.leader)

@@ -173,7 +173,7 @@ def _step(
                     sent.append(effect.envelope)
             elif isinstance(effect, CompareAndSwap):
                 done = effect.version == store.version
-                if done:
+                if done and effect.shard:
                     store = Store(store.version + 1, _unpreferred(effect.shard))
                     stores.append(store)
                 waiting += c.step(NOW_MS, Swapped(done, store.version, store.record))

@@ -42,7 +42,7 @@ class Observer:
     def on_send(self, world: World, envelope: Envelope) -> None:
         """A message leaves; it may get lost."""
 
-    def on_store(self, world: World, version: int, shard: Shard) -> None:
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         """A compare-and-swap succeeded."""
 
     def on_reply(self, world: World, client: int, operation: Operation) -> None:

@@ -92,6 +92,9 @@ class Options:
     # Whether the disks are the storage engine itself, over faulty files; else a model of it.
     engine: bool = False
 
+    # Whether the shard is deleted in the end.
+    delete: bool = False
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -156,6 +159,7 @@ class Options:
             store_late=chance(0.4, 0.1),
             calm_ms=random.choice((0, 0, 2000, 4000)),
             changes_min=random.choice((1, 1, 1, 2, 4)),
+            delete=random.random() < 0.3,
         )
 
     def on_engine(self) -> Options:

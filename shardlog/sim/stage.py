@@ -53,7 +53,7 @@ class Narrator(Observer):
     def on_deliver(self, envelope: Envelope, lost: str) -> None:
         """A message arrives; or it is `lost`, and why."""
 
-    def on_write(self, operator: str, version: int, shard: Shard) -> None:
+    def on_write(self, operator: str, version: int, shard: Shard | None) -> None:
         """A compare-and-swap stands."""
 
     def on_lost_race(self, operator: str, version: int) -> None:
@@ -97,7 +97,7 @@ class Stage:
         self.nodes: dict[str, StageNode] = {}
         self.operators: dict[str, StageOperator] = {}
         self.clients: dict[str, StageClient] = {}
-        self.version = 0
+        self.revision = 0
         self.record: Shard | None = None
         self.now_ms = 1000
         # In the order of sending.
@@ -172,14 +172,18 @@ class Stage:
 
     # --- the store -------------------------------------------------------------------------------
 
+    @property
+    def version(self) -> int:
+        return self.revision if self.record is not None else 0
+
     def swap(self, operator: StageOperator, wanted: CompareAndSwap) -> None:
         """Takes effect at once, and the other operators hear of it at once, unless held."""
         done = wanted.version == self.version
         if done:
-            self.version += 1
+            self.revision += 1
             self.record = wanted.shard
-            self.narrator.on_write(operator.name, self.version, wanted.shard)
-            self.watch("on_store", self.version, wanted.shard)
+            self.narrator.on_write(operator.name, self.revision, wanted.shard)
+            self.watch("on_store", self.revision, wanted.shard)
             self.spread_news()
         else:
             self.narrator.on_lost_race(operator.name, wanted.version + 1)

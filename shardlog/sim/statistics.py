@@ -28,6 +28,7 @@ class Statistics:
     accepted: int = 0
     rejected: int = 0
     out_of_reach: int = 0
+    deletions: int = 0
     virtual_ms: int = 0
 
     @property

@@ -21,7 +21,7 @@ LATE_US = (100_000, 5_000_000)
 
 
 class Store:
-    """Version 0 is "no record"; every successful write raises the version by one."""
+    """Version 0 is "no record"; every successful write gets the next revision as its version."""
 
     __slots__ = (
         "answered_late",
@@ -31,9 +31,9 @@ class Store:
         "lost",
         "random",
         "record",
+        "revision",
         "scheduler",
         "unanswered",
-        "version",
         "watchers",
     )
 
@@ -51,12 +51,17 @@ class Store:
         # How often an answer never comes, or comes when nobody waits for it any more.
         self.lost = lost
         self.late = late
-        self.version = 0
+        # Only rises, also when the record is removed and made again.
+        self.revision = 0
         self.record: Shard | None = None
         self.conflicts = 0
         self.unanswered = 0
         self.answered_late = 0
-        self.watchers: list[Callable[[int, Shard], None]] = []
+        self.watchers: list[Callable[[int, Shard | None], None]] = []
+
+    @property
+    def version(self) -> int:
+        return self.revision if self.record is not None else 0
 
     def _delay_us(self) -> int:
         return int(self.latency_us * (0.5 + self.random.random()))
@@ -89,14 +94,14 @@ class Store:
         wanted, answer = request
         done = self.accepts(wanted)
         if done:
-            self.version += 1
+            self.revision += 1
             self.record = wanted.shard
         else:
             self.conflicts += 1
         self._answer(answer, Swapped(done, self.version, self.record))
         if done:
             for watch in self.watchers:
-                watch(self.version, wanted.shard)
+                watch(self.revision, wanted.shard)
 
     def accepts(self, wanted: CompareAndSwap) -> bool:
         """The compare of compare-and-swap."""

@@ -85,9 +85,11 @@ class Narrator(Observer):
         if text.startswith(STORY_FAULTS):
             self._say(world, "fault", _fault_in_words(text))
 
-    def on_store(self, world: World, version: int, shard: Shard) -> None:
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         before, self.before = self.before, shard
-        if before is None:
+        if shard is None:
+            self._say(world, "delete", "the shard is gone")
+        elif before is None:
             nodes = " ".join(member.node for member in shard.ensemble)
             self._say(world, "create", f"a shard on {nodes}")
         elif shard.status is Status.STEADY and before.status is not Status.STEADY:

@@ -116,7 +116,7 @@ class Recorder(Observer):
         self._line(world, name, _event(event), f"version {coordinator.version}")
         self._effects(world, name, effects)
 
-    def on_store(self, world: World, version: int, shard: Shard) -> None:
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         self._line(world, "meta", f"version {version} {shown(shard)}")
 
     def on_reply(self, world: World, client: int, operation: Operation) -> None:

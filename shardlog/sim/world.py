@@ -2,7 +2,8 @@
 
 The world owns virtual time, the only random number generator, and everything that a production
 system consists of, as models.  A run has two phases.  In the first the adversary rages until
-enough has happened; then everything heals, and the shard has to come to rest.
+enough has happened; then everything heals, and the shard has to come to rest.  Some runs have a
+third, in which the shard is deleted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from shardlog.protocol.states import Role
 from shardlog.sim.ambush import Ambush
 from shardlog.sim.atlas import Atlas
 from shardlog.sim.clients import Client
+from shardlog.sim.deletion import press, undeleted
 from shardlog.sim.failures import LivenessFailure
 from shardlog.sim.faults import Adversary
 from shardlog.sim.healing import Pace, heal, hindmost_end, out_of_reach, unsettled
@@ -103,7 +105,7 @@ class World:
     # --- running ---------------------------------------------------------------------------------
 
     def run(self) -> Statistics:
-        """Both phases; raises a `SimulationFailure` if something is wrong."""
+        """All phases; raises a `SimulationFailure` if something is wrong."""
         try:
             self.scheduler.after(1000, self._create, None)
             self.scheduler.after(CHECK_EVERY_US, self._check_safety, None)
@@ -115,6 +117,10 @@ class World:
             self._pace = Pace(longest, self.scheduler.now_us)
             self.scheduler.after(CHECK_EVERY_US, self._check_liveness, None)
             self.scheduler.run()
+            if self.settled and self.options.delete:
+                self._deadline_us = self.scheduler.now_us + self.options.liveness_ms_max * 1000
+                self._check_deletion(self.scheduler.now_us)
+                self.scheduler.run()
         finally:
             self._sum_up()
         for watch in self._end_watchers:
@@ -172,6 +178,17 @@ class World:
             self.statistics.out_of_reach += 1
             self.scheduler.stop()
 
+    def _check_deletion(self, since_us: int) -> None:
+        reason = undeleted(self)
+        if reason is None:
+            self.statistics.deletions += 1
+            self.scheduler.stop()
+        elif self.scheduler.now_us >= self._deadline_us:
+            raise LivenessFailure(reason)
+        else:
+            press(self, since_us)
+            self.scheduler.after(CHECK_EVERY_US, self._check_deletion, since_us)
+
     # --- what the parts tell each other ----------------------------------------------------------
 
     def next_value(self) -> int:
@@ -186,12 +203,13 @@ class World:
         """All that clients did, answered or not."""
         return [operation for client in self.clients for operation in client.all_operations()]
 
-    def _stored(self, version: int, record: Shard) -> None:
-        self.statistics.count(self._record, record)
+    def _stored(self, version: int, record: Shard | None) -> None:
         before, self._record = self._record, record
         for watch in self._store_watchers:
             watch(self, version, record)
-        self.ambush.stored(before, record)
+        if record is not None:
+            self.statistics.count(before, record)
+            self.ambush.stored(before, record)
         for operator in self.operators.values():
             if operator.up:
                 operator.watch()

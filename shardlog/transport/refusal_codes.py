@@ -50,7 +50,7 @@ MEMBER_AND_NUMBER = Shape(
 )
 
 CODES: dict[int, tuple[type[Refusal], Shape]] = {
-    1: (refusals.NoReplica, NUMBER),
+    1: (refusals.NoReplica, TWO_NUMBERS),
     2: (refusals.WrongShard, TEXT),
     3: (refusals.StaleEpoch, NUMBER),
     4: (refusals.WrongRole, TEXT_AND_NUMBER),

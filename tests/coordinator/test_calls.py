@@ -13,6 +13,7 @@ from shardlog.coordinator.host import CoordinatorHost
 from shardlog.protocol import messages
 from shardlog.protocol.coordination import Accepted, CreateShard, Promote, TrimShard
 from shardlog.protocol.entry import Member
+from shardlog.protocol.history import Span
 from shardlog.protocol.messages import Envelope, Message
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
@@ -21,12 +22,13 @@ from shardlog.transport.control_calls import Addresses
 from shardlog.transport.failures import DeadlineExceeded, Unreachable
 
 LIMITS = ControlLimits()
+HISTORY = (Span(1, 0),)
 A, B, C, D = (Member(node, number) for number, node in enumerate("abcd", 1))
 DATA = {"a": "host-a:1", "b": "host-b:1", "c": "host-c:1"}
 
 
 def answer_of(member: Member) -> messages.FenceAnswer:
-    return messages.FenceAnswer(member, 1, ((1, 0),), 0, 0, 1, 7, False, False, ())
+    return messages.FenceAnswer(member, 1, HISTORY, 0, 0, 1, 7, False, False, ())
 
 
 class Served:
@@ -54,7 +56,8 @@ class Served:
         )
 
     async def fetch_snapshot(self, envelope: Envelope) -> AsyncIterator[bytes]:
-        for piece in ():
+        pieces: tuple[bytes, ...] = ()
+        for piece in pieces:
             yield piece
 
 
@@ -78,7 +81,7 @@ async def served(cluster: Cluster) -> AsyncIterator[tuple[NodeControl, dict[str,
         pytest.param(messages.Fence(3), "", id="fence"),
         pytest.param(
             messages.BecomeLeader(
-                1, (A, B), QuorumPolicy(), messages.Kept(((1, 0),), 1, 7), (C,), (answer_of(D),)
+                1, (A, B), QuorumPolicy(), messages.Kept(HISTORY, 1, 7), (C,), (answer_of(D),)
             ),
             "a b c d",
             id="become-leader",
@@ -92,7 +95,7 @@ async def served(cluster: Cluster) -> AsyncIterator[tuple[NodeControl, dict[str,
             id="prepare",
         ),
         pytest.param(
-            messages.InstallSnapshot(1, messages.Snapshot(B, ((1, 0),), 0, 0, 1, 7, ())),
+            messages.InstallSnapshot(1, messages.Snapshot(B, HISTORY, 0, 0, 1, 7, ())),
             "b",
             id="install-snapshot",
         ),
@@ -175,7 +178,7 @@ def test_what_goes_wrong_on_the_way_is_no_answer():
 def test_a_node_whose_address_nobody_knows():
     async def story() -> None:
         client = ControlClient(LIMITS)
-        control = NodeControl(client, {}.get, {}.get)
+        control = NodeControl(client, lambda _: None, DATA.get)
         with pytest.raises(Unanswered, match="nobody knows where a is"):
             await control.call(ask("a", messages.Create()), 5000)
         await client.close()

@@ -54,17 +54,19 @@ joinings = st.one_of(
 
 @st.composite
 def shards(draw: st.DrawFn) -> Shard:
-    change = draw(st.none() | changes)
+    status = draw(st.sampled_from(Status))
+    going = status is Status.DELETING
+    change = draw(st.none() if going else st.none() | changes)
     return Shard(
         name=draw(st.from_regex(r"[a-z0-9./-]{1,60}", fullmatch=True)),
-        status=draw(st.sampled_from(Status)),
+        status=status,
         epoch=draw(numbers),
-        leader=draw(st.none() | members),
+        leader=draw(st.none() if going else st.none() | members),
         ensemble=draw(ensembles),
         quorum=QuorumPolicy(draw(counts), draw(counts)),
         change=change,
         phase=draw(st.sampled_from(Phase)) if change else None,
-        joining=draw(st.none() | joinings),
+        joining=draw(st.none() if going else st.none() | joinings),
         removed=draw(ensembles),
         preferred=draw(st.none() | texts),
         halted=draw(st.none() | texts),
@@ -210,6 +212,7 @@ def broken_shards() -> list[Callable[[], Shard]]:
         lambda: Shard("a", Status.STEADY, -1, None, ()),
         lambda: Shard("a", Status.STEADY, 1, None, (), phase=Phase.COMMIT),
         lambda: Shard("a", Status.STEADY, 1, None, (), halted=""),
+        lambda: Shard("a", Status.DELETING, 1, A, ()),
         lambda: Shard("a", Status.STEADY, 1, Member("", 1), ()),
     ]
 

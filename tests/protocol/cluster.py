@@ -264,9 +264,12 @@ class Cluster:
             else:
                 self.nodes[name].disk.perform(effect)
 
-    def _stored(self, version: int, record: Shard) -> None:
-        self.records.append(record)
-        self._line(f"metadata: {record.phase or record.status} {record.epoch}")
+    def _stored(self, version: int, record: Shard | None) -> None:
+        if record is None:
+            self._line("metadata: no record")
+        else:
+            self.records.append(record)
+            self._line(f"metadata: {record.phase or record.status} {record.epoch}")
         for name in self.coordinators:
             self.store.tell(self._later(name))
 

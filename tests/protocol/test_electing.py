@@ -333,7 +333,7 @@ def test_leadership_is_handed_over_to_a_node_that_has_caught_up():
 def restored(cluster: Cluster, record: Shard) -> None:
     """The metadata comes back from an old backup, and with it a fresh operator."""
     cluster.store.record = record
-    cluster.store.version += 1
+    cluster.store.revision += 1
     cluster.kill("op")
     cluster.revive("op")
 

@@ -267,14 +267,14 @@ def test_T5_a_wiped_volume_under_its_old_name_has_no_vote():
     node = Node("b")
     meant = replace(node.envelope(Fence(1)), dst_incarnation=7)
     effects = node.step(Received(meant))
-    assert refusal(effects) == NoReplica(0)
+    assert refusal(effects) == NoReplica(0, asked=7)
     assert node.replica.role is Role.NOT_MEMBER
 
 
 def test_T5_another_incarnation_is_not_the_one_that_was_meant():
     node = fenced()
     meant = replace(node.envelope(Fence(2)), dst_incarnation=7)
-    assert refusal(node.step(Received(meant))) == NoReplica(1)
+    assert refusal(node.step(Received(meant))) == NoReplica(1, asked=7)
     assert node.replica.epoch == 1
 
 

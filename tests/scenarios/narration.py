@@ -140,8 +140,9 @@ class Narration(Narrator):
             self.does(name, f"waits: {waiting}")
         self._waiting[name] = waiting
 
-    def on_write(self, operator: str, version: int, shard: Shard) -> None:
-        self.say(operator, f"writes v{version}: {shard_words(shard, self._record)}")
+    def on_write(self, operator: str, version: int, shard: Shard | None) -> None:
+        words = shard_words(shard, self._record) if shard else "no record"
+        self.say(operator, f"writes v{version}: {words}")
         self._record = shard
 
     def on_lost_race(self, operator: str, version: int) -> None:

@@ -20,6 +20,7 @@ from shardlog.protocol.coordination import (
     Contract,
     CoordinatorLimits,
     CreateShard,
+    DeleteShard,
     Expand,
     Promote,
     Swap,
@@ -286,6 +287,9 @@ class Director:
     def trim(self, first: str, operator: str) -> None:
         self._command(operator or "op1", TrimShard(int(first)))
 
+    def delete(self, operator: str) -> None:
+        self._command(operator or "op1", DeleteShard())
+
     def abort(self, operator: str) -> None:
         self._command(operator or "op1", AbortChange())
 
@@ -386,7 +390,9 @@ class Director:
 
     def metadata(self) -> list[str]:
         record = self.stage.record
-        return [f"metadata v{self.stage.version}: {shard_words(record)}"] if record else []
+        if record is None:
+            return []
+        return [f"metadata v{self.stage.version}: {shard_words(record)}"]
 
     def check(self) -> list[str]:
         verdicts = [*self.earlier_verdicts, *self.judge()]
@@ -428,6 +434,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (f"promote (\\w+){BY}", Director.promote),
     (f"trim (\\d+){BY}", Director.trim),
     (f"abort{BY}", Director.abort),
+    (f"delete{BY}", Director.delete),
     (r"boot (\w+)", Director.boot),
     (r"crash (\w+) after (\w+)(?: (\d+))?", Director.crash_after),
     (r"crash (\w+(?: \w+)*)", Director.crash),

@@ -55,10 +55,12 @@ class Refusal(_message.Message):
     def __init__(self, no_replica: _Optional[_Union[NoReplica, _Mapping]] = ..., wrong_shard: _Optional[_Union[WrongShard, _Mapping]] = ..., stale_epoch: _Optional[_Union[StaleEpoch, _Mapping]] = ..., wrong_role: _Optional[_Union[WrongRole, _Mapping]] = ..., not_leader: _Optional[_Union[NotLeader, _Mapping]] = ..., unknown_member: _Optional[_Union[UnknownMember, _Mapping]] = ..., offset_gap: _Optional[_Union[OffsetGap, _Mapping]] = ..., wrong_parent: _Optional[_Union[WrongParent, _Mapping]] = ..., different_entry: _Optional[_Union[DifferentEntry, _Mapping]] = ..., divergence_mismatch: _Optional[_Union[DivergenceMismatch, _Mapping]] = ..., below_commit: _Optional[_Union[BelowCommit, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., standby_lagging: _Optional[_Union[StandbyLagging, _Mapping]] = ..., lost_disk: _Optional[_Union[LostDisk, _Mapping]] = ..., illegal: _Optional[_Union[Illegal, _Mapping]] = ..., unsafe_quorum: _Optional[_Union[UnsafeQuorum, _Mapping]] = ..., session_unknown: _Optional[_Union[SessionUnknown, _Mapping]] = ..., request_gap: _Optional[_Union[RequestGap, _Mapping]] = ..., reply_forgotten: _Optional[_Union[ReplyForgotten, _Mapping]] = ..., overloaded: _Optional[_Union[Overloaded, _Mapping]] = ..., offset_trimmed: _Optional[_Union[OffsetTrimmed, _Mapping]] = ..., corrupt_entry: _Optional[_Union[CorruptEntry, _Mapping]] = ...) -> None: ...
 
 class NoReplica(_message.Message):
-    __slots__ = ("incarnation",)
+    __slots__ = ("incarnation", "asked")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
-    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
+    asked: int
+    def __init__(self, incarnation: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
 
 class WrongShard(_message.Message):
     __slots__ = ("shard",)
