@@ -37,7 +37,10 @@ class ShardlogGroup(click.RichGroup):
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             ctx.exit(exit_codes.INTERRUPTED)
-        except (click.UsageError, CommandFailed, Exit, BrokenPipeError):
+        except CommandFailed as failure:
+            failure.show()
+            ctx.exit(failure.exit_code)
+        except (click.UsageError, Exit, BrokenPipeError):
             raise
         except click.ClickException as error:
             raise click.UsageError(error.format_message()) from error

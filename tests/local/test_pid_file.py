@@ -1,0 +1,107 @@
+"""Who is running is a question to the kernel, not to a number in a file."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardlog.local.pid_file import PidFile, start
+from shardlog.local.stopping import await_ends, stop_processes
+
+WAITS = (sys.executable, "-c", "import time; time.sleep(600)")
+HEEDLESS = (
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "print('heedless', flush=True); time.sleep(600)",
+)
+
+
+@pytest.fixture
+def pid_file(tmp_path: Path) -> PidFile:
+    return PidFile(tmp_path / "it.pid")
+
+
+@pytest.fixture
+def child(pid_file: PidFile, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    held = pid_file.take()
+    assert held is not None
+    started = start(held, WAITS, os.environ, tmp_path / "log")
+    yield started
+    started.kill()
+    started.wait()
+
+
+def test_nobody(pid_file: PidFile):
+    assert pid_file.pid() is None
+    assert not pid_file.is_held()
+    assert pid_file.open_process() is None
+    assert not pid_file.signal(signal.SIGKILL)
+
+
+def test_a_process_is_found_and_cannot_be_started_twice(pid_file: PidFile, child):
+    assert pid_file.pid() == child.pid
+    assert pid_file.take() is None
+
+
+def test_looking_takes_nothing(pid_file: PidFile, tmp_path: Path):
+    held = pid_file.take()
+    assert held is not None
+    os.close(held)
+    assert not pid_file.is_held()
+    again = pid_file.take()
+    assert again is not None
+    os.close(again)
+
+
+def test_a_killed_process_is_gone_with_its_lock(pid_file: PidFile, child):
+    process = pid_file.open_process()
+    assert process is not None
+    assert pid_file.signal(signal.SIGKILL)
+    assert await_ends({"it": process}, 10_000) == []
+    os.close(process)
+    child.wait()
+    assert not pid_file.is_held()
+    assert pid_file.path.read_text().strip() == str(child.pid)
+
+
+def test_the_number_of_a_stranger_is_not_believed(pid_file: PidFile):
+    pid_file.path.write_text(f"{os.getpid()}\n")
+    assert pid_file.pid() is None
+    assert not pid_file.signal(signal.SIGKILL)
+
+
+def test_one_who_is_being_started_is_there_without_a_number(pid_file: PidFile):
+    held = pid_file.take()
+    assert held is not None
+    assert pid_file.is_held()
+    assert pid_file.pid() is None
+    assert pid_file.open_process() is None
+    os.close(held)
+
+
+def test_stopping_asks_first_also_who_is_paused(pid_file: PidFile, child):
+    pid_file.signal(signal.SIGSTOP)
+    process = pid_file.open_process()
+    assert process is not None
+    assert stop_processes({"it": process}, 10_000) == []
+    os.close(process)
+    assert child.wait() == -signal.SIGTERM
+
+
+def test_who_does_not_stop_is_killed(pid_file: PidFile, tmp_path: Path):
+    held = pid_file.take()
+    assert held is not None
+    log = tmp_path / "log"
+    heedless = start(held, HEEDLESS, os.environ, log)
+    while "heedless" not in log.read_text():
+        assert heedless.poll() is None
+    process = pid_file.open_process()
+    assert process is not None
+    assert stop_processes({"it": process}, 100) == ["it"]
+    os.close(process)
+    assert heedless.wait() == -signal.SIGKILL
