@@ -71,9 +71,15 @@ class Incoming(Receiver):
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
         self._channels: dict[int, Channel] = {}
+        self._connection: Connection
 
     def opened(self, connection: Connection) -> None:
-        """Nothing to say before the other side binds a channel."""
+        self._connection = connection
+        self._plane.incoming.add(self)
+
+    def ping(self) -> None:
+        """For the cluster's clock."""
+        self._connection.ping()
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
         channels = self._channels
@@ -81,9 +87,11 @@ class Incoming(Receiver):
             channel = channels.get(frame.channel)
             if frame.type == FrameType.ATTACH:
                 self._attach(connection, frame.channel, decode_attach(frame))
+            elif frame.type == FrameType.PONG:
+                self._plane.pong(connection.name, frame)
             elif channel is not None:
                 channel.received(frame)
-            elif frame.type != FrameType.PONG:
+            else:
                 raise MalformedFrame(f"{FrameType(frame.type).name} on a channel that is not bound")
 
     def _attach(self, connection: Connection, number: int, attach: Attach) -> None:
@@ -106,5 +114,6 @@ class Incoming(Receiver):
         """What had no room was dropped; the protocol asks again."""
 
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        self._plane.incoming.discard(self)
         for number in list(self._channels):
             self._unbind(number)

@@ -167,6 +167,7 @@ class ClientChannel:
             self.port.deliver(frame)
 
     def refuse(self, session: int, nonce: int, refusal: Refusal) -> None:
+        self.plane.refusals[type(refusal).__name__] += 1
         self._settle(session, nonce)
         if not session and nonce in self.reads:
             self.reads.remove(nonce)

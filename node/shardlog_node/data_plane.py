@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from shardlog.transport.control_calls import Addresses
 from shardlog.transport.endpoints import Listener, listen
 from shardlog.transport.failures import TransportFailure
 from shardlog.transport.frames import Frame
-from shardlog.transport.handshake import Role
+from shardlog.transport.handshake import Role, decode_pong
 from shardlog_node.channels import Channel, Incoming, Key, key_of
 from shardlog_node.clients import Budget, ClientChannel, ClientPort
 from shardlog_node.host import HostedReplica, NodeHost
@@ -76,8 +77,12 @@ class DataPlane:
         self.addresses: dict[str, str] = {}
         self.links: dict[str, Link] = {}
         self.budget = Budget(limits.inflight_bytes_max)
-        # Messages that could not be sent, by reason.
+        # Messages that could not be sent.
         self.dropped = 0
+        # What clients were refused, by type.
+        self.refusals: Counter[str] = Counter()
+        # Connections that other nodes opened.
+        self.incoming: set[Incoming] = set()
         self._clients: dict[str, ClientChannel] = {}
         self._channels: dict[Key, Channel] = {}
         self._gathered: dict[str, list[Envelope]] = {}
@@ -118,6 +123,11 @@ class DataPlane:
     def connections(self) -> int:
         return len(self._listener.connections) if self._listener else 0
 
+    @property
+    def refused(self) -> int:
+        """Connections that ended before they were greeted."""
+        return self._listener.refused if self._listener else 0
+
     def learn(self, addresses: Addresses) -> None:
         """Where other nodes are; one that has moved gets a new link."""
         for node, address in addresses.items():
@@ -135,6 +145,15 @@ class DataPlane:
             if ticks % PING_TICKS == 0:
                 for link in self.links.values():
                     link.ping()
+                for incoming in self.incoming:
+                    incoming.ping()
+
+    def pong(self, node: str, frame: Frame) -> None:
+        """For the cluster's clock: both sides of a connection ask."""
+        if self.on_pong is not None:
+            pong = decode_pong(frame)
+            received_ns = int(asyncio.get_running_loop().time() * 1e9)
+            self.on_pong(node, pong.echo_ns, received_ns, pong.wall_ns)
 
     # --- in --------------------------------------------------------------------------------------
 

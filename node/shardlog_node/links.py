@@ -15,7 +15,7 @@ from shardlog.transport.connection import Connection, Receiver, State
 from shardlog.transport.endpoints import connect
 from shardlog.transport.failures import MalformedFrame, NotPermitted, TransportFailure
 from shardlog.transport.frames import CHANNELS_MAX, Frame, FrameType
-from shardlog.transport.handshake import Attach, Role, decode_pong, encode_attach
+from shardlog.transport.handshake import Attach, Role, encode_attach
 from shardlog_node.channels import Channel, Key, key_of
 
 if TYPE_CHECKING:
@@ -129,19 +129,13 @@ class Link(Receiver):
         for frame in frames:
             channel = channels.get(frame.channel)
             if frame.type == FrameType.PONG:
-                self._pong(frame)
+                self._plane.pong(self.node, frame)
             elif channel is None:
                 raise MalformedFrame(f"{FrameType(frame.type).name} on a channel that is not bound")
             elif frame.type == FrameType.REFUSED:
                 connection.close()  # it is not whom we took it for
             elif frame.type != FrameType.ATTACHED:
                 channel.received(frame)
-
-    def _pong(self, frame: Frame) -> None:
-        if self._plane.on_pong is not None:
-            pong = decode_pong(frame)
-            received_ns = int(asyncio.get_running_loop().time() * 1e9)
-            self._plane.on_pong(self.node, pong.echo_ns, received_ns, pong.wall_ns)
 
     def drained(self, connection: Connection) -> None:
         """What had no room was dropped; the protocol asks again."""

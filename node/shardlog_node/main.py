@@ -6,15 +6,22 @@ one line on standard error.  The numbers are those of the `shardlog` command.
 
 from __future__ import annotations
 
+import asyncio
+import os
+import resource
 import sys
+import traceback
 from collections.abc import Sequence
 from enum import IntEnum
 
-from shardlog_node.settings import BadSettings, load
+from shardlog_node.settings import BadSettings, NodeSettings, load
 
 SWITCH_INTERVAL_S = 0.0005
 """A thread that comes back from `fdatasync` asks for the interpreter, and gets it only when the
 loop's thread has held it for so long; Python's own 5 ms would be added to every commit."""
+
+OTHER_FILES = 256
+"""Descriptors for everything but segments and connections."""
 
 
 class Exit(IntEnum):
@@ -23,6 +30,7 @@ class Exit(IntEnum):
     CRASH = 3
     DAMAGED = 7
     UNAVAILABLE = 8
+    INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,11 +42,50 @@ def run(arguments: Sequence[str]) -> Exit:
     try:
         settings = load(arguments)
     except BadSettings as failure:
-        return _refused(Exit.USAGE, failure)
-    raise NotImplementedError(settings.name)
+        return _told(Exit.USAGE, failure)
+    try:
+        return _served(settings)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        return Exit.CRASH
 
 
-def _refused(status: Exit, failure: Exception) -> Exit:
+def _served(settings: NodeSettings) -> Exit:
+    """What takes long to import is imported here, when it is known to be needed."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes to the terminal as it likes
+    import uvloop
+
+    from shardlog.storage import failures as storage
+    from shardlog.transport.failures import Unreachable
+    from shardlog_node.logs import configure
+    from shardlog_node.process import serve
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _allow_files(settings.open_files_max + settings.connections_max + OTHER_FILES)
+    configure(settings.log_level, settings.log_format)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings))
+    except (BadSettings, storage.NotPermitted, storage.ReadOnlyVolume) as failure:
+        return _told(Exit.USAGE, failure)
+    except (storage.Damaged, storage.WrongFormat, storage.WrongIdentity) as failure:
+        return _told(Exit.DAMAGED, failure)
+    except (storage.StorageFailure, Unreachable) as failure:
+        return _told(Exit.UNAVAILABLE, failure)
+    return Exit.OK
+
+
+def _allow_files(number: int) -> None:
+    """As many open files as the settings speak of, if the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _told(status: Exit, failure: Exception) -> Exit:
     print(f"shardlog-node: {failure}", file=sys.stderr)
     return status
 

@@ -26,12 +26,16 @@ from pydantic_settings import (
 )
 
 from shardlog import __version__
+from shardlog.transport.frames import FRAME_BYTES_MAX
 from shardlog.transport.handshake import NAME_BYTES_MAX
 
 PREFIX = "SHARDLOG_NODE_"
 
 LINKED_SERVICE = re.compile(r"(SERVICE|PORT)(_|$)")
 """Kubernetes sets such names for a Service that is called `shardlog-node`; no setting is meant."""
+
+FRAME_SPARE_BYTES = 1 << 10
+"""For what stands around an entry in its frame."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Bytes = Annotated[ByteSize, Field(ge=64 << 10, le=1 << 40)]
@@ -77,14 +81,15 @@ class NodeSettings(BaseSettings):
     )
 
     client_inflight_bytes_max: Bytes = Field(
-        ByteSize(8 << 20), description="of one client: appends not answered, reads not sent"
+        ByteSize(16 << 20), description="of one connection: appends not answered, what is not taken"
     )
     follower_inflight_bytes_max: Bytes = Field(
-        ByteSize(8 << 20), description="of one other node: entries not sent to it yet"
+        ByteSize(4 << 20), description="of one shard to one follower: entries not acknowledged"
     )
     node_inflight_bytes_max: Bytes = Field(
         ByteSize(64 << 20), description="of all clients together: beyond it appends are refused"
     )
+    entry_bytes_max: Bytes = Field(ByteSize(4 << 20), description="the longest batch of records")
     connections_max: int = Field(
         10_000, ge=1, description="open on the data plane; one more is told so and closed"
     )
@@ -126,6 +131,8 @@ class NodeSettings(BaseSettings):
     def _fits_together(self) -> NodeSettings:
         if len(self.name.encode()) > NAME_BYTES_MAX:
             raise ValueError(f"name: longer than {NAME_BYTES_MAX} bytes")
+        if self.entry_bytes_max > FRAME_BYTES_MAX - FRAME_SPARE_BYTES:
+            raise ValueError(f"entry_bytes_max: does not fit into a frame of {FRAME_BYTES_MAX}")
         if self.segment_bytes_min > self.segment_bytes_max:
             raise ValueError("segment_bytes_min: more than segment_bytes_max")
         files = (self.tls_authority, self.tls_certificate, self.tls_key)

@@ -48,7 +48,7 @@ from shardlog.transport.frames import Buffer
 Handle = Callable[[Envelope, Addresses], Awaitable[Envelope | None]]
 """Does what an envelope asks, told where the nodes are that it speaks of.
 
-None if there is nothing to tell but that it was taken.
+None if there is nothing to tell but that it was taken.  A `TransportFailure` reaches the caller.
 """
 FetchSnapshot = Callable[[Envelope], AsyncIterator[Buffer]]
 """The raw entries that a `Fetch` asks for, in pieces of any size."""
@@ -149,21 +149,28 @@ class ControlServer:
         await self._grpc.stop(grace_ms / 1000)
 
     def _unary(self, call: Call) -> Any:
-        async def answer(data: bytes, context: Any) -> bytes:
+        async def answered(data: bytes, context: Any) -> bytes:
             asked, addresses = await _understood(call, data, context)
-            return encode_answer(asked, await self._handle(asked, addresses))
+            try:
+                answer = await self._handle(asked, addresses)
+            except TransportFailure as failure:
+                await context.abort(_status_of(failure), str(failure))
+            return encode_answer(asked, answer)
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(answered)
 
     async def _stream(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
         asked, _ = await _understood(FETCH, data, context)
         position = 0
         most = self._limits.chunk_bytes_max
-        async for piece in self._fetch_snapshot(asked):
-            for start in range(0, len(piece), most):
-                part = bytes(piece[start : start + most])
-                yield encode_chunk(Chunk(position, part, crc32c(part), False))
-                position += len(part)
+        try:
+            async for piece in self._fetch_snapshot(asked):
+                for start in range(0, len(piece), most):
+                    part = bytes(piece[start : start + most])
+                    yield encode_chunk(Chunk(position, part, crc32c(part), False))
+                    position += len(part)
+        except TransportFailure as failure:
+            await context.abort(_status_of(failure), str(failure))
         yield encode_chunk(Chunk(position, b"", 0, True))
 
 
@@ -261,6 +268,12 @@ _KINDS: dict[Any, type[TransportFailure]] = {
     grpc.StatusCode.INVALID_ARGUMENT: Rejected,
     grpc.StatusCode.UNIMPLEMENTED: Rejected,
 }
+
+
+def _status_of(failure: TransportFailure) -> Any:
+    """What the caller translates back."""
+    kinds = (status for status, kind in _KINDS.items() if isinstance(failure, kind))
+    return next(kinds, grpc.StatusCode.UNKNOWN)
 
 
 def _translated(failure: Any, address: str) -> TransportFailure:

@@ -74,6 +74,8 @@ class Listener:
     def __init__(self, connections_max: int) -> None:
         self.connections: set[Connection] = set()
         self.connections_max = connections_max
+        # Connections that ended before they were greeted.
+        self.refused = 0
         self._sockets: asyncio.Server
 
     @property
@@ -115,6 +117,7 @@ class _Accepted(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.listener.connections.discard(self)
+        self.listener.refused += not self.version
         super().connection_lost(exc)
 
 

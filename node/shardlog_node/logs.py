@@ -1,0 +1,190 @@
+"""What a node tells of itself: one event per line, as JSON or, on a terminal, for the eye.
+
+Events have a name and fields (`shard`, `epoch`, ...), never a sentence with numbers in it.  What
+other libraries log goes the same way.  Nobody in the data's path logs: a `Watch` looks at the
+replicas every now and then and tells what has changed, so that a replica which flaps a thousand
+times a second costs a line for each look and not for each change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from shardlog.protocol.states import Role
+from shardlog_node.clock import NodeClock
+from shardlog_node.host import NodeHost
+
+LOOK_EVERY_MS = 250
+REFUSED_EVERY_LOOKS = 40
+STUCK_MS = 1000
+"""A sync that takes so long is told of while it lasts."""
+
+Logger = structlog.stdlib.BoundLogger
+
+
+def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
+    """Of this process, once: everything goes to standard error."""
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.ExtraAdder(),
+    ]
+    on_terminal = form == "console" or (form == "auto" and sys.stderr.isatty())
+    last: list[Any] = (
+        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        if on_terminal
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    # It tells of every request, of which a probe makes one each second.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def logger_of(part: str, **fields: object) -> Logger:
+    found: Logger = structlog.get_logger(f"shardlog.{part}", **fields)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was told of a replica last."""
+
+    role: Role
+    epoch: int
+    incarnation: int
+    leader: str | None
+    stalled: str | None
+
+
+class Watch:
+    """`look` tells what has changed since the last look; `run` looks until it is cancelled."""
+
+    def __init__(
+        self,
+        host: NodeHost,
+        clock: NodeClock,
+        syncing_ms: Callable[[], int],
+        refused: Callable[[], int],
+        log: Logger,
+    ) -> None:
+        self._host = host
+        self._clock = clock
+        self._syncing_ms = syncing_ms
+        self._refused = refused
+        self._log = log
+        self._seen: dict[str, Seen] = {}
+        self._failed: dict[str, str] = {}
+        self._clock_agreed = True
+        self._disk_stuck = False
+        self._refused_told = 0
+        self._looks = 0
+        # Counted since the start, for the metrics.
+        self.role_changes = 0
+        self.epochs = 0
+
+    async def run(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_EVERY_MS / 1000)
+
+    def look(self) -> None:
+        self._look_at_failures()
+        for shard, hosted in self._host.replicas.items():
+            replica = hosted.replica
+            leader = replica.node if replica.role is Role.LEADER else None
+            if replica.leader is not None and leader is None:
+                leader = replica.leader.node
+            stalled = hosted.store.stalled
+            now = Seen(
+                replica.role,
+                replica.epoch,
+                replica.incarnation,
+                leader,
+                None if stalled is None else str(stalled),
+            )
+            before = self._seen.get(shard)
+            if now != before:
+                self._seen[shard] = now
+                self._tell(shard, before, now)
+        for shard in self._seen.keys() - self._host.replicas.keys() - self._host.failed.keys():
+            gone = self._seen.pop(shard)
+            self._log.info("replica gone", shard=shard, epoch=gone.epoch)
+        self._look_at_clock()
+        self._look_at_disk()
+        if self._looks % REFUSED_EVERY_LOOKS == 0:
+            self._look_at_connections()
+        self._looks += 1
+
+    def _tell(self, shard: str, before: Seen | None, now: Seen) -> None:
+        log = self._log.bind(shard=shard, epoch=now.epoch, role=str(now.role))
+        if before is None:
+            log.info("replica opened", incarnation=now.incarnation, leader=now.leader)
+        elif (before.role, before.leader) != (now.role, now.leader):
+            log.info("role", was=str(before.role), leader=now.leader)
+        elif before.epoch != now.epoch:
+            log.info("epoch", was=before.epoch, leader=now.leader)
+        if before is not None:
+            self.role_changes += before.role is not now.role
+            self.epochs += max(now.epoch - before.epoch, 0)
+        stalled_before = before.stalled if before else None
+        if now.stalled and not stalled_before:
+            log.warning("replica stalled", why=now.stalled)
+        elif stalled_before and not now.stalled:
+            log.info("replica goes on")
+
+    def _look_at_failures(self) -> None:
+        failed = {shard: str(why) for shard, why in self._host.failed.items()}
+        for shard, why in failed.items():
+            if self._failed.get(shard) != why:
+                self._log.error("replica stopped", shard=shard, why=why)
+        for shard in self._failed.keys() - failed.keys():
+            self._log.info("replica reopened", shard=shard)
+        self._failed = failed
+
+    def _look_at_clock(self) -> None:
+        agreed = self._clock.agreed is not None
+        if agreed != self._clock_agreed:
+            self._clock_agreed = agreed
+            told = self._log.info if agreed else self._log.warning
+            told("clocks agree" if agreed else "clocks disagree", sources=self._clock.sources)
+
+    def _look_at_disk(self) -> None:
+        syncing_ms = self._syncing_ms()
+        stuck = syncing_ms >= STUCK_MS
+        if stuck and not self._disk_stuck:
+            self._log.warning("disk stuck", syncing_ms=syncing_ms)
+        elif self._disk_stuck and not stuck:
+            self._log.info("disk goes on")
+        self._disk_stuck = stuck
+
+    def _look_at_connections(self) -> None:
+        refused = self._refused()
+        if refused > self._refused_told:
+            self._log.warning("connections refused", number=refused - self._refused_told)
+            self._refused_told = refused
