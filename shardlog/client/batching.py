@@ -1,0 +1,178 @@
+"""From records to requests: what a producer gathers, and who is told when it is appended.
+
+Nothing here does work for each record but what the caller asked for record by record: many values
+that come at once stay one list, and get one future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from shardlog.checksum import seal_body
+from shardlog.client.failures import ClientFailure, InvalidRecord
+from shardlog.client.records import Range
+from shardlog.transport.batch import BatchBuilder, Headers
+from shardlog.transport.compression import Compression
+
+_SPREAD_MS = 1 << 32
+_OVERHEAD_BYTES = 4
+
+
+class Group:
+    """Many records with one future, which has the ranges that they got, in order."""
+
+    __slots__ = ("_found", "_missing", "future")
+
+    def __init__(self, future: asyncio.Future[list[Range]], parts: int) -> None:
+        self.future = future
+        self._missing = parts
+        self._found: list[Range] = []
+
+    def appended(self, base: int, count: int) -> None:
+        self._found.append(Range(base, count))
+        self._missing -= 1
+        if not self._missing and not self.future.done():
+            self.future.set_result(sorted(self._found))
+
+
+Told = asyncio.Future[int] | Group
+"""Who is told of one record, or of several."""
+
+
+class Request:
+    """One batch on its way.  `number` is 0 until it has one in a session.
+
+    `sends` counts how often it was sent: after the first time its fate may be unknown.
+    """
+
+    __slots__ = ("answered", "body", "checksum", "count", "expires_at", "number", "sends",
+                 "settled", "told")  # fmt: skip
+
+    def __init__(
+        self, body: bytes, count: int, expires_at: float, told: list[tuple[int, int, Told]]
+    ) -> None:
+        self.body = body
+        self.checksum = seal_body(body)
+        self.count = count
+        self.expires_at = expires_at
+        self.told = told
+        self.number = 0
+        self.sends = 0
+        self.answered = False
+        self.settled = False
+
+    def appended(self, base: int) -> None:
+        self.settled = True
+        for first, count, told in self.told:
+            if isinstance(told, Group):
+                told.appended(base + first, count)
+            elif not told.done():
+                told.set_result(base + first)
+        self.told = []
+
+    def failed(self, failure: ClientFailure) -> None:
+        self.settled = True
+        fail(self.told, failure)
+        self.told = []
+
+
+def fail(everyone: list[tuple[int, int, Told]], failure: ClientFailure) -> None:
+    for _, _, told in everyone:
+        future = told.future if isinstance(told, Group) else told
+        if not future.done():
+            future.set_exception(failure)
+            future.exception()  # `flush` and `close` tell of it too
+
+
+class Gathering:
+    """The batch that is being filled."""
+
+    __slots__ = ("_builder", "_earliest_ms", "_latest_ms", "expires_at", "told")
+
+    def __init__(self, expires_at: float) -> None:
+        self.expires_at = expires_at
+        self.told: list[tuple[int, int, Told]] = []
+        self._builder = BatchBuilder()
+        self._earliest_ms: int | None = None
+        self._latest_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._builder)
+
+    @property
+    def gathered_bytes(self) -> int:
+        return self._builder.bytes_gathered
+
+    def takes(self, timestamp_ms: int | None) -> bool:
+        """All records of a batch have a timestamp or none has, and they are not too far apart."""
+        if not len(self._builder):
+            return True
+        if timestamp_ms is None or self._earliest_ms is None:
+            return timestamp_ms is None and self._earliest_ms is None
+        spread = max(self._latest_ms, timestamp_ms) - min(self._earliest_ms, timestamp_ms)
+        return spread < _SPREAD_MS
+
+    def add(
+        self,
+        value: bytes,
+        key: bytes | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        told: asyncio.Future[int],
+    ) -> None:
+        self.told.append((len(self._builder), 1, told))
+        self._builder.append(value, key, timestamp_ms, headers)
+        if timestamp_ms is not None:
+            earliest = self._earliest_ms
+            self._earliest_ms = timestamp_ms if earliest is None else min(earliest, timestamp_ms)
+            self._latest_ms = max(self._latest_ms, timestamp_ms)
+
+    def add_many(self, values: Sequence[bytes], told: Group) -> None:
+        self.told.append((len(self._builder), len(values), told))
+        self._builder.extend(values)
+
+    def sealed(self, compression: Compression) -> Request:
+        """`InvalidRecord` if something among it can be no record."""
+        try:
+            body = self._builder.body(compression)
+        except (TypeError, ValueError, OverflowError, struct.error) as failure:
+            raise InvalidRecord(f"a record cannot be encoded: {failure}") from failure
+        return Request(body, len(self._builder), self.expires_at, self.told)
+
+
+def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:
+    """What one record takes; anything but bytes is refused."""
+    if not isinstance(value, bytes):
+        raise InvalidRecord(f"a value is bytes, not {type(value).__name__}")
+    size = len(value) + _OVERHEAD_BYTES
+    if key is not None:
+        if not isinstance(key, bytes):
+            raise InvalidRecord(f"a key is bytes, not {type(key).__name__}")
+        size += len(key)
+    for name, content in headers:
+        if len(name.encode(errors="replace")) >= 1 << 16:
+            raise InvalidRecord("a header's name has at most 65535 bytes")
+        size += len(name) + len(content) + 6
+    return size
+
+
+def pieces(values: Sequence[bytes], first_bytes: int, each_bytes: int) -> list[Sequence[bytes]]:
+    """Cut at most `first_bytes` off, then `each_bytes`; a piece has one value at least."""
+    ends = list(accumulate(map(len, values)))
+    if ends[-1] + _OVERHEAD_BYTES * len(ends) <= first_bytes:
+        return [values]
+    made: list[Sequence[bytes]] = []
+    at, room = 0, first_bytes
+    while at < len(values):
+        before = ends[at - 1] + _OVERHEAD_BYTES * at if at else 0
+        stop = bisect_right(
+            range(at, len(values)), room, key=lambda i: ends[i] + _OVERHEAD_BYTES * (i + 1) - before
+        )
+        stop = at + max(1, stop)
+        made.append(values[at:stop])
+        at, room = stop, each_bytes
+    return made

@@ -1,0 +1,281 @@
+"""The client for scripts: the same names, and calls that return when they are done.
+
+An event loop runs in a thread of its own, and every call is handed to it.  Readers cross over once
+for each batch, not for each record.  Objects may be used from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from shardlog.client import client as asynchronous
+from shardlog.client import producer as producing
+from shardlog.client.failures import Closed
+from shardlog.client.limits import LIMITS, REQUESTS_MAX, ClientLimits
+from shardlog.client.reading import EntryStream
+from shardlog.client.records import EntryBatch, Range, Record, Start
+from shardlog.transport.batch import Headers
+from shardlog.transport.compression import Compression
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="shardlog client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self.loop.is_closed():
+            work.close()
+            raise Closed("the client is closed")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it returns or raises; interrupted, it is cancelled."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """A plain call, made within the loop."""
+
+        async def within() -> T:
+            return function()
+
+        return self.wait(within())
+
+    def stop(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+
+
+class Client:
+    """`shardlog.client.Client` for scripts; a context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
+        limits: ClientLimits = LIMITS,
+        name: str | None = None,
+    ) -> None:
+        self._thread = LoopThread()
+        try:
+            self._client = self._thread.call(
+                lambda: asynchronous.Client(
+                    url, tls=tls, tls_name=tls_name, limits=limits, name=name
+                )
+            )
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush all producers, end all readers; raises what a producer has to tell."""
+        if self._thread.loop.is_closed():
+            return
+        try:
+            self._thread.wait(self._client.close())
+        finally:
+            self._thread.stop()
+
+    def producer(
+        self,
+        shard: str,
+        *,
+        linger_ms: float = 0,
+        batch_bytes: int = 256 << 10,
+        compression: Compression = Compression.NONE,
+        inflight_requests_max: int = REQUESTS_MAX,
+        buffer_bytes_max: int = 32 << 20,
+        deadline_ms: int | None = None,
+    ) -> Producer:
+        made = self._thread.call(
+            lambda: self._client.producer(
+                shard,
+                linger_ms=linger_ms,
+                batch_bytes=batch_bytes,
+                compression=compression,
+                inflight_requests_max=inflight_requests_max,
+                buffer_bytes_max=buffer_bytes_max,
+                deadline_ms=deadline_ms,
+            )
+        )
+        return Producer(self._thread, made)
+
+    def batches(
+        self,
+        shard: str,
+        start: Start = 0,
+        end: int | None = None,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> Iterator[EntryBatch]:
+        return self._each(
+            self._client.batches(
+                shard, start, end, deadline_ms=deadline_ms, from_first_kept=from_first_kept
+            )
+        )
+
+    def tail_batches(
+        self,
+        shard: str,
+        start: Start = 0,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> Iterator[EntryBatch]:
+        return self._each(
+            self._client.tail_batches(
+                shard, start, deadline_ms=deadline_ms, from_first_kept=from_first_kept
+            )
+        )
+
+    def read(
+        self,
+        shard: str,
+        start: Start = 0,
+        end: int | None = None,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> Iterator[Record]:
+        stream = self._client.batches(
+            shard, start, end, deadline_ms=deadline_ms, from_first_kept=from_first_kept
+        )
+        return self._records(stream)
+
+    def tail(
+        self,
+        shard: str,
+        start: Start = 0,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> Iterator[Record]:
+        stream = self._client.tail_batches(
+            shard, start, deadline_ms=deadline_ms, from_first_kept=from_first_kept
+        )
+        return self._records(stream)
+
+    def locate(self, shard: str, timestamp_ms: int, *, deadline_ms: int | None = None) -> int:
+        return self._thread.wait(self._client.locate(shard, timestamp_ms, deadline_ms=deadline_ms))
+
+    def first(self, shard: str, *, deadline_ms: int | None = None) -> int:
+        return self._thread.wait(self._client.first(shard, deadline_ms=deadline_ms))
+
+    def end(self, shard: str, *, deadline_ms: int | None = None) -> int:
+        return self._thread.wait(self._client.end(shard, deadline_ms=deadline_ms))
+
+    def _each(self, stream: EntryStream) -> Iterator[EntryBatch]:
+        try:
+            while (batch := self._thread.wait(_next(stream))) is not None:
+                yield batch
+        finally:
+            if not self._thread.loop.is_closed():
+                self._thread.wait(stream.aclose())
+
+    def _records(self, stream: EntryStream) -> Iterator[Record]:
+        for batch in self._each(stream):
+            yield from batch.records(stream.start, stream.end)
+
+
+async def _next(stream: EntryStream) -> EntryBatch | None:
+    return await anext(stream, None)
+
+
+class Producer:
+    """`shardlog.client.Producer` for scripts.  `send` gives futures of `concurrent.futures`."""
+
+    def __init__(self, thread: LoopThread, producer: producing.Producer) -> None:
+        self._thread = thread
+        self._producer = producer
+        self.shard = producer.shard
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Future[int]:
+        """Waits for room inside the client; the future has the offset."""
+        return self._thread.submit(
+            self._producer.append(value, key, headers=headers, timestamp_ms=timestamp_ms)
+        )
+
+    def send_many(self, values: Sequence[bytes]) -> Future[list[Range]]:
+        """Returns when there is room; the future has the offsets."""
+        self._thread.wait(self._producer.until_room())
+        return self._thread.submit(self._producer.append_many(values))
+
+    def append(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        return self._thread.wait(
+            self._producer.append(value, key, headers=headers, timestamp_ms=timestamp_ms)
+        )
+
+    def append_many(self, values: Sequence[bytes]) -> list[Range]:
+        return self._thread.wait(self._producer.append_many(values))
+
+    def until_room(self) -> None:
+        self._thread.wait(self._producer.until_room())
+
+    def flush(self) -> None:
+        self._thread.wait(self._producer.flush())
+
+    def close(self) -> None:
+        if not self._thread.loop.is_closed():
+            self._thread.wait(self._producer.close())

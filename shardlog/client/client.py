@@ -1,0 +1,235 @@
+"""The client: one object for a cluster, with producers and readers of any number of shards.
+
+It keeps one connection for each node that it talks to, finds leaders by itself, and follows them.
+Every call ends: with what was asked for, or with a typed failure within its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from itertools import count
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from shardlog.client.directory import Directory, directory_of
+from shardlog.client.exchange import Exchange
+from shardlog.client.failures import Closed, InvalidArgument
+from shardlog.client.limits import LIMITS, REQUESTS_MAX, ClientLimits
+from shardlog.client.links import Links
+from shardlog.client.lookup import Lookup
+from shardlog.client.patience import Deadline
+from shardlog.client.producer import Producer
+from shardlog.client.reading import EntryStream
+from shardlog.client.records import Record, Start
+from shardlog.client.route import Route
+from shardlog.transport.compression import Compression
+from shardlog.transport.handshake import NAME_BYTES_MAX
+
+
+class Client:
+    """An async context manager; to be made and used within one event loop.
+
+    `url` is `http://host:port`, a cluster's directory, or `shardlog://host:port,host:port`,
+    addresses of nodes to try.  `tls_name` is whom the nodes' certificates must name, if not their
+    hosts.  `name` is what nodes call this client.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
+        limits: ClientLimits = LIMITS,
+        name: str | None = None,
+        directory: Directory | None = None,
+    ) -> None:
+        self.limits = limits
+        self._directory = directory or directory_of(url, limits.directory_ms, tls)
+        self._links = Links(name or f"client-{os.getpid()}", limits, tls, tls_name)
+        self._routes: dict[str, Route] = {}
+        self._producers: set[Producer] = set()
+        self._streams: set[EntryStream] = set()
+        self._nonces = count(1)
+        self._random = Random()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Flush and close all producers, end all readers, and say goodbye to all nodes.
+
+        Raises the first failure of a producer that nobody was told of by `flush` or `close`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        closing = [producer.close() for producer in self._producers]
+        found = await asyncio.gather(*closing, return_exceptions=True)
+        for stream in list(self._streams):
+            await stream.aclose()
+        await self._links.close()
+        await self._directory.close()
+        for failure in found:
+            if isinstance(failure, BaseException):
+                raise failure
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def producer(
+        self,
+        shard: str,
+        *,
+        linger_ms: float = 0,
+        batch_bytes: int = 256 << 10,
+        compression: Compression = Compression.NONE,
+        inflight_requests_max: int = REQUESTS_MAX,
+        buffer_bytes_max: int = 32 << 20,
+        deadline_ms: int | None = None,
+    ) -> Producer:
+        """Something that appends to a shard, under a session of its own.
+
+        A batch waits `linger_ms` for more records, at `batch_bytes` it is full.  `deadline_ms`
+        counts for each batch from its first record on.
+        """
+        made = Producer(
+            self._exchange(shard),
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            compression=compression,
+            inflight_requests_max=inflight_requests_max,
+            buffer_bytes_max=buffer_bytes_max,
+            deadline_ms=self.limits.deadline_ms if deadline_ms is None else deadline_ms,
+            on_closed=self._producers.discard,
+        )
+        self._producers.add(made)
+        return made
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def batches(
+        self,
+        shard: str,
+        start: Start = 0,
+        end: int | None = None,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> EntryStream:
+        """Whole batches, up to where the log ends as a quorum confirms it now, or to `end`.
+
+        The first batch may begin before `start` and the last end behind `end`: a batch is never
+        cut.  `deadline_ms` is for every single question to the cluster.  With `from_first_kept` a
+        start that has been trimmed is moved to the first offset that is kept.
+        """
+        return self._stream(shard, start, end, deadline_ms, from_first_kept, follow=False)
+
+    def tail_batches(
+        self,
+        shard: str,
+        start: Start = 0,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> EntryStream:
+        """Whole batches, and the next ones as they are committed, without end."""
+        return self._stream(shard, start, None, deadline_ms, from_first_kept, follow=True)
+
+    def read(
+        self,
+        shard: str,
+        start: Start = 0,
+        end: int | None = None,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> AsyncIterator[Record]:
+        """Records with offsets in `[start, end)`, as far as the log reaches now."""
+        return self._records(
+            self._stream(shard, start, end, deadline_ms, from_first_kept, follow=False)
+        )
+
+    def tail(
+        self,
+        shard: str,
+        start: Start = 0,
+        *,
+        deadline_ms: int | None = None,
+        from_first_kept: bool = False,
+    ) -> AsyncIterator[Record]:
+        """Records from `start` on, and the next ones as they are committed, without end."""
+        return self._records(
+            self._stream(shard, start, None, deadline_ms, from_first_kept, follow=True)
+        )
+
+    async def locate(self, shard: str, timestamp_ms: int, *, deadline_ms: int | None = None) -> int:
+        """The offset of the first committed entry not older than that; the end if there is none."""
+        lookup = Lookup(self._exchange(shard))
+        return (await lookup.locate(timestamp_ms, self._deadline(deadline_ms))).offset
+
+    async def first(self, shard: str, *, deadline_ms: int | None = None) -> int:
+        """The first offset that is kept."""
+        lookup = Lookup(self._exchange(shard))
+        return (await lookup.locate(0, self._deadline(deadline_ms))).first
+
+    async def end(self, shard: str, *, deadline_ms: int | None = None) -> int:
+        """The offset behind all that is committed, as a quorum confirms it now."""
+        return await Lookup(self._exchange(shard)).end(self._deadline(deadline_ms))
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def _stream(
+        self,
+        shard: str,
+        start: Start,
+        end: int | None,
+        deadline_ms: int | None,
+        from_first_kept: bool,
+        *,
+        follow: bool,
+    ) -> EntryStream:
+        if (isinstance(start, int) and start < 0) or (end is not None and end < 0):
+            raise InvalidArgument("offsets are not negative")
+        return EntryStream(
+            self._exchange(shard),
+            start,
+            end,
+            self.limits.deadline_ms if deadline_ms is None else deadline_ms,
+            follow=follow,
+            from_first_kept=from_first_kept,
+            running=self._streams,
+        )
+
+    async def _records(self, stream: EntryStream) -> AsyncIterator[Record]:
+        async with aclosing(stream):
+            async for batch in stream:
+                for record in batch.records(stream.start, stream.end):
+                    yield record
+
+    def _exchange(self, shard: str) -> Exchange:
+        if self._closed:
+            raise Closed("the client is closed")
+        if not shard or len(shard.encode()) > NAME_BYTES_MAX:
+            raise InvalidArgument(f"a shard's name has 1 to {NAME_BYTES_MAX} bytes")
+        route = self._routes.get(shard)
+        if route is None:
+            route = self._routes[shard] = Route(shard, self._directory, self._links, self.limits)
+        return Exchange(route, self._nonces, self._random)
+
+    def _deadline(self, deadline_ms: int | None) -> Deadline:
+        ms = self.limits.deadline_ms if deadline_ms is None else deadline_ms
+        return Deadline(ms, asyncio.get_running_loop().time)

@@ -1,0 +1,325 @@
+"""Exactly once: a producer's requests under a session, whatever happens on the way.
+
+While all goes well nothing here waits: requests leave when they are put, answers settle them, and
+both are plain calls.  One task does the rest: it finds the leader, registers the session, and when
+the connection breaks, the leader changes or nothing is answered, it starts over and sends all
+that is unanswered again, in order, under the same numbers.  A leader that knows a number already
+answers with the offset that the first try got.
+
+A session that was evicted cannot be asked any more.  A request that was sent once, and whose answer
+is that the session is unknown, is certainly not in the log, and goes on under a new session; if any
+was sent more often nobody can tell, and all their callers hear of it.  A request whose deadline has
+passed is still sent again for those behind it, and given up with the last of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from shardlog.client.batching import Request
+from shardlog.client.exchange import Exchange, failure_of
+from shardlog.client.failures import (
+    ClientFailure,
+    Closed,
+    DeadlineExceeded,
+    FateUnknown,
+    NoAnswer,
+    NoLeader,
+    OffsetForgotten,
+    RecordTooLarge,
+    SessionEvicted,
+    Unavailable,
+    Unreachable,
+)
+from shardlog.client.link import Channel
+from shardlog.client.window import Window
+from shardlog.protocol.failures import Refusal, ReplyForgotten, RequestGap, SessionUnknown
+from shardlog.transport.failures import OutgoingFull, TransportFailure
+from shardlog.transport.frames import FIXED, FrameType, encode_append, encode_register
+
+_APPEND_BYTES = FIXED[FrameType.APPEND].size
+_REGISTERED = FIXED[FrameType.REGISTERED]
+
+
+class Delivery:
+    """`on_settled` hears of every request that is done with, and of the failure if there is one."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        requests_max: int,
+        deadline_ms: int,
+        on_settled: Callable[[Request, ClientFailure | None], None],
+    ) -> None:
+        self.session = 0
+        """0 until it is registered."""
+        self._exchange = exchange
+        self._route = exchange.route
+        self._shard = exchange.route.shard
+        self._limits = exchange.limits
+        self._deadline_ms = deadline_ms
+        self._on_settled = on_settled
+        self._queue: deque[Request] = deque()
+        self._window = Window(requests_max)
+        self._channel: Channel | None = None
+        self._broken: asyncio.Future[None] | None = None
+        self._last: ClientFailure | None = None
+        self._loop = asyncio.get_running_loop()
+        self._progress_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._doubting: asyncio.Task[None] | None = None
+        self._backoff = exchange.backoff()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a request that is put now would not have to wait for others."""
+        return not self._queue and self._window.has_room
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any caller waits for an answer."""
+        return bool(self._queue) or any(not each.settled for each in self._window.requests)
+
+    @property
+    def unsettled(self) -> list[Request]:
+        return [*self._window.unsettled, *self._queue]
+
+    def put(self, request: Request) -> None:
+        self._queue.append(request)
+        if self._channel is not None:
+            self._pump()
+        elif self._task is None:
+            self._task = self._loop.create_task(self._run())
+        if self._timer is None:
+            self._progress_at = self._loop.time()
+            self._timer = self._loop.call_later(self._limits.tick_ms / 1000, self._tick)
+
+    async def close(self) -> None:
+        """Stop; what is not settled fails."""
+        for task in (self._task, self._doubting):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail_all(Closed("the producer is closed"))
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send what may be sent; what has no room now leaves when the connection has drained."""
+        channel, window = self._channel, self._window
+        if channel is None:
+            return
+        connection = channel.link.connection
+        while connection.writable:
+            request = window.to_send()
+            if request is None:
+                if not self._queue or not window.has_room:
+                    return
+                request = self._queue.popleft()
+                if len(request.body) + _APPEND_BYTES > connection.frame_bytes_max:
+                    size = len(request.body) + _APPEND_BYTES
+                    self._fail(request, RecordTooLarge(size, connection.frame_bytes_max))
+                    continue
+                window.admit(request)
+                continue
+            try:
+                connection.send(
+                    encode_append(
+                        channel.number,
+                        self.session,
+                        request.number,
+                        request.count,
+                        request.checksum,
+                        request.body,
+                    )
+                )
+            except OutgoingFull:
+                window.unsend()
+                return
+            except TransportFailure as failure:
+                window.unsend()
+                self._break(channel.link.unreachable(failure))
+                return
+
+    # --- what the link says ----------------------------------------------------------------------
+
+    def appended(self, request: int, base: int) -> None:
+        found = self._window.answered(request)
+        if found is None:
+            return
+        self._progressed()
+        if not found.settled:
+            found.appended(base)
+            self._on_settled(found, None)
+        if self._queue:
+            self._pump()
+
+    def refused(self, request: int, refusal: Refusal) -> None:
+        if isinstance(refusal, RequestGap):
+            return  # one before it was refused too, and that starts all over
+        if isinstance(refusal, ReplyForgotten):
+            found = self._window.answered(request)
+            if found is not None and not found.settled:
+                self._progressed()
+                self._fail(found, OffsetForgotten(self._shard, request))
+            return
+        if isinstance(refusal, SessionUnknown):
+            self._give_up_session()
+            self._break(None)
+            return
+        failure = failure_of(self._shard, refusal)
+        if isinstance(failure, NoLeader) and self._channel is not None:
+            self._route.refused(self._channel, refusal)
+        elif not isinstance(failure, Unavailable):
+            found = self._window.answered(request)
+            if found is not None and not found.settled:
+                self._fail(found, failure)
+            self._give_up_session()
+        self._break(failure)
+
+    def drained(self) -> None:
+        self._pump()
+
+    def lost(self, failure: Unreachable) -> None:
+        self._break(failure)
+
+    def _progressed(self) -> None:
+        self._progress_at = self._loop.time()
+        self._backoff.reset()
+
+    def _give_up_session(self) -> None:
+        """What was sent once goes on under a new session; see above."""
+        session, self.session = self.session, 0
+        left = self._window.clear()
+        if all(request.sends <= 1 for request in left):
+            for request in reversed(left):
+                if not request.settled:
+                    request.sends = request.number = 0
+                    self._queue.appendleft(request)
+            return
+        for request in left:
+            self._fail(request, SessionEvicted(self._shard, session))
+
+    # --- the task --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """For as long as there is a connection, or somebody waits."""
+        try:
+            while self.is_busy:
+                channel: Channel | None = None
+                try:
+                    channel = await self._route.leader()
+                    if not self.session:
+                        self.session = await self._register(channel)
+                    await self._serve(channel)
+                    continue
+                except Unavailable as failure:
+                    self._last = failure
+                    if channel is not None:
+                        await self._route.hindered(channel, failure)
+                except ClientFailure as failure:
+                    self._fail_all(failure)
+                await asyncio.sleep(self._backoff.next_ms() / 1000)
+        finally:
+            self._task = None
+
+    async def _register(self, channel: Channel) -> int:
+        frame = await self._exchange.once(channel, encode_register)
+        session: int = _REGISTERED.unpack(frame.payload)[1]
+        return session
+
+    async def _serve(self, channel: Channel) -> None:
+        """Until it breaks; returns if there is nothing to wait for before the next attempt."""
+        session = self.session
+        self._broken = self._loop.create_future()
+        self._channel = channel
+        self._progress_at = self._loop.time()
+        channel.sessions[session] = self
+        self._window.rewind()
+        try:
+            self._pump()
+            await self._broken
+        finally:
+            self._channel = self._broken = None
+            if channel.sessions.get(session) is self:
+                del channel.sessions[session]
+
+    def _break(self, failure: ClientFailure | None) -> None:
+        self._channel = None
+        broken = self._broken
+        if broken is None or broken.done():
+            return
+        if failure is None:
+            broken.set_result(None)
+        else:
+            broken.set_exception(failure if failure.retriable else NoAnswer(str(failure)))
+            broken.exception()
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Looks at what is unanswered, while anything is."""
+        self._timer = None
+        self._expire()
+        if not self.is_busy:
+            if self._window.requests:
+                self._abandon()
+            return
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._limits.tick_ms / 1000, self._tick)
+        stalled = self._stalled_ms() >= self._limits.attempt_ms
+        if stalled and self._channel is not None and self._doubting is None:
+            self._doubting = self._loop.create_task(self._doubt(self._channel))
+
+    def _stalled_ms(self) -> float:
+        return 1000 * (self._loop.time() - self._progress_at)
+
+    async def _doubt(self, channel: Channel) -> None:
+        """Nothing was answered for long: go to whoever leads now, or send it all again."""
+        try:
+            changed = await self._route.reconsider(channel)
+            late = self._stalled_ms() >= 2 * self._limits.attempt_ms
+            if self._channel is channel and (changed or late):
+                ms = self._stalled_ms()
+                self._break(NoAnswer(f"{channel.link.address} has not answered for {ms:.0f} ms"))
+        finally:
+            self._doubting = None
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        while self._queue and self._queue[0].expires_at <= now:
+            self._fail(self._queue.popleft(), self._expired(fate_unknown=False))
+        for request in self._window.unsettled:
+            if request.expires_at <= now:
+                self._fail(request, self._expired(fate_unknown=True))
+
+    def _expired(self, *, fate_unknown: bool) -> DeadlineExceeded:
+        what = f"appending to {self._shard!r}"
+        return DeadlineExceeded(what, self._deadline_ms, self._last, fate_unknown=fate_unknown)
+
+    def _abandon(self) -> None:
+        """All that the session has unanswered is given up, and the session with it."""
+        self._window.clear()
+        self.session = 0
+        self._break(None)
+
+    # --- settling --------------------------------------------------------------------------------
+
+    def _fail(self, request: Request, failure: ClientFailure) -> None:
+        if not request.settled:
+            request.failed(failure)
+            self._on_settled(request, failure)
+
+    def _fail_all(self, failure: ClientFailure) -> None:
+        """Nothing can be appended: what was sent before may be in the log all the same."""
+        sent, self.session = self._window.clear(), 0
+        waiting, self._queue = self._queue, deque()
+        for request in sent:
+            self._fail(request, FateUnknown(self._shard, failure) if request.sends else failure)
+        for request in waiting:
+            self._fail(request, failure)

@@ -1,0 +1,87 @@
+"""All connections of a client: one for each node, opened when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+
+from shardlog.client.directory import split_address
+from shardlog.client.failures import Closed, NodeRejected, Unreachable
+from shardlog.client.limits import ClientLimits
+from shardlog.client.link import Link
+from shardlog.transport.endpoints import connect
+from shardlog.transport.failures import NotPermitted, TransportFailure, VersionMismatch
+from shardlog.transport.handshake import Role
+
+
+class Links:
+    """Those who want the same node at once wait for the same attempt."""
+
+    def __init__(
+        self, name: str, limits: ClientLimits, tls: ssl.SSLContext | None, tls_name: str | None
+    ) -> None:
+        self._name = name
+        self._limits = limits
+        self._tls = tls
+        self._tls_name = tls_name
+        self._opening: dict[str, asyncio.Task[Link]] = {}
+        self._open: dict[str, Link] = {}
+        self._closed = False
+
+    async def at(self, address: str) -> Link:
+        """The link to the node at an address; `Unreachable` or `NodeRejected` if there is none."""
+        if self._closed:
+            raise Closed("the client is closed")
+        link = self._open.get(address)
+        if link is not None and link.is_open:
+            return link
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._connect(address))
+            self._opening[address] = opening
+            opening.add_done_callback(_retrieved)
+        return await asyncio.shield(opening)
+
+    async def _connect(self, address: str) -> Link:
+        link = Link(address)
+        try:
+            host, port = split_address(address)
+            await connect(
+                host,
+                port,
+                name=self._name,
+                role=Role.CLIENT,
+                receiver=link,
+                limits=self._limits.connection,
+                wall_ns=time.time_ns,
+                timeout_ms=self._limits.connect_ms,
+                tls=self._tls,
+                tls_name=self._tls_name,
+            )
+        except (NotPermitted, VersionMismatch) as failure:
+            raise NodeRejected(address, str(failure)) from failure
+        except TransportFailure as failure:
+            raise Unreachable(str(failure)) from failure
+        finally:
+            del self._opening[address]
+        self._open[address] = link
+        return link
+
+    async def close(self) -> None:
+        """Say goodbye to everyone."""
+        self._closed = True
+        for opening in list(self._opening.values()):
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        links = [link for link in self._open.values() if link.is_open]
+        for link in links:
+            link.connection.close()
+        for link in self._open.values():
+            await link.connection.closed()
+
+
+def _retrieved(opening: asyncio.Task[Link]) -> None:
+    """Whoever waited for it may be gone."""
+    if not opening.cancelled():
+        opening.exception()

@@ -1,0 +1,271 @@
+"""Appending: records become batches, batches become requests of an exactly-once session.
+
+A batch leaves when it is full, or when its oldest record has lingered; if as many requests are
+unanswered as may be, it goes on filling up, so that a busy producer makes larger batches by
+itself.  All that waits is bounded by `buffer_bytes_max`, which one call may exceed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from shardlog.client.batching import Gathering, Group, Request, fail, pieces, record_bytes
+from shardlog.client.delivery import Delivery
+from shardlog.client.exchange import Exchange
+from shardlog.client.failures import (
+    BufferFull,
+    ClientFailure,
+    Closed,
+    DeadlineExceeded,
+    InvalidArgument,
+    InvalidRecord,
+    RecordTooLarge,
+)
+from shardlog.client.limits import REQUESTS_MAX
+from shardlog.client.records import Range
+from shardlog.transport.batch import Headers
+from shardlog.transport.compression import Compression, CompressionMissing, compress
+
+
+class Producer:
+    """Appends to one shard, in the order of the calls; made by `Client.producer`.
+
+    A future that is dropped loses nothing: `flush` and `close` raise the first failure since the
+    last `flush`.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        linger_ms: float,
+        batch_bytes: int,
+        compression: Compression,
+        inflight_requests_max: int,
+        buffer_bytes_max: int,
+        deadline_ms: int,
+        on_closed: Callable[[Producer], None],
+    ) -> None:
+        if not 1 <= inflight_requests_max <= REQUESTS_MAX:
+            raise InvalidArgument(f"inflight_requests_max is between 1 and {REQUESTS_MAX}")
+        if batch_bytes < 1 or buffer_bytes_max < 1 or deadline_ms < 1 or linger_ms < 0:
+            raise InvalidArgument("sizes and times of a producer are positive")
+        if batch_bytes > exchange.limits.record_bytes_max:
+            raise InvalidArgument(f"batch_bytes is {exchange.limits.record_bytes_max} at most")
+        if compression is not Compression.NONE:
+            try:
+                compress(compression, b"")
+            except CompressionMissing as failure:
+                raise InvalidArgument(str(failure)) from failure
+        self.shard = exchange.route.shard
+        self.buffered_bytes = 0
+        """What has not been settled yet."""
+        self._record_bytes_max = exchange.limits.record_bytes_max
+        self._linger_s = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._compression = compression
+        self._buffer_bytes_max = buffer_bytes_max
+        self._deadline_ms = deadline_ms
+        self._on_closed = on_closed
+        self._delivery = Delivery(exchange, inflight_requests_max, deadline_ms, self._settled)
+        self._loop = asyncio.get_running_loop()
+        self._gathering: Gathering | None = None
+        self._lingering: asyncio.Handle | None = None
+        self._ripe = False  # has lingered, and waits for an answer to others
+        self._failure: ClientFailure | None = None
+        self._closed = False
+        self._change: asyncio.Future[None] | None = None
+
+    @property
+    def session(self) -> int:
+        """The session in use; 0 while there is none."""
+        return self._delivery.session
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[int]:
+        """Append a record; the future has its offset.  `BufferFull` if there is no room."""
+        size = record_bytes(value, key, headers)
+        if size > self._record_bytes_max:
+            raise RecordTooLarge(size, self._record_bytes_max)
+        self._check_room()
+        gathering = self._gathering
+        if gathering is not None and not (
+            gathering.takes(timestamp_ms) and gathering.gathered_bytes + size <= self._batch_bytes
+        ):
+            self._seal()
+            gathering = None
+        if gathering is None:
+            gathering = self._begin()
+        future: asyncio.Future[int] = self._loop.create_future()
+        before = gathering.gathered_bytes
+        gathering.add(value, key, timestamp_ms, headers, future)
+        self.buffered_bytes += gathering.gathered_bytes - before
+        if gathering.gathered_bytes >= self._batch_bytes:
+            self._seal()
+        return future
+
+    def send_many(self, values: Sequence[bytes]) -> asyncio.Future[list[Range]]:
+        """Append many records that are a value and nothing else, with one future for all.
+
+        It has the ranges of offsets that they got, in the order of the values.  If any of them
+        cannot be appended it fails, whatever became of the others.
+        """
+        self._check_room()
+        future: asyncio.Future[list[Range]] = self._loop.create_future()
+        if not values:
+            future.set_result([])
+            return future
+        total = sum(map(len, values))
+        if total > self._record_bytes_max and len(max(values, key=len)) > self._record_bytes_max:
+            raise RecordTooLarge(len(max(values, key=len)), self._record_bytes_max)
+        gathering = self._gathering
+        if gathering is not None and not gathering.takes(None):
+            self._seal()
+            gathering = None
+        room = self._batch_bytes - (gathering.gathered_bytes if gathering else 0)
+        parts = pieces(values, room, self._batch_bytes)
+        group = Group(future, len(parts))
+        for part in parts:
+            gathering = self._gathering or self._begin()
+            before = gathering.gathered_bytes
+            gathering.add_many(part, group)
+            self.buffered_bytes += gathering.gathered_bytes - before
+            if len(parts) > 1 and part is not parts[-1]:
+                self._seal()
+        gathering = self._gathering
+        if gathering is not None and gathering.gathered_bytes >= self._batch_bytes:
+            self._seal()
+        return future
+
+    async def append(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append a record, waiting for room if need be, and return its offset."""
+        await self.until_room()
+        return await self.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
+
+    async def append_many(self, values: Sequence[bytes]) -> list[Range]:
+        """Append many values, waiting for room if need be, and return their offsets."""
+        await self.until_room()
+        return await self.send_many(values)
+
+    async def until_room(self) -> None:
+        """Return when `send` and `send_many` take more; `DeadlineExceeded` if it takes too long."""
+        if self.buffered_bytes < self._buffer_bytes_max:
+            return
+        try:
+            async with asyncio.timeout(self._deadline_ms / 1000):
+                while self.buffered_bytes >= self._buffer_bytes_max and not self._closed:
+                    await self._changed()
+        except TimeoutError as failure:
+            what = f"finding room for {self.shard!r}"
+            raise DeadlineExceeded(what, self._deadline_ms) from failure
+
+    async def flush(self) -> None:
+        """Send what is gathered, wait for all answers; raises the first failure there was."""
+        if self._gathering is not None:
+            self._seal()
+        for request in self._delivery.unsettled:
+            while not request.settled:
+                await self._changed()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Flush, then end; the session is left to be forgotten."""
+        if self._closed:
+            return
+        try:
+            await self.flush()
+        finally:
+            self._closed = True
+            self._on_closed(self)
+            if self._gathering is not None:
+                self._seal()
+            await self._delivery.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- batches ---------------------------------------------------------------------------------
+
+    def _check_room(self) -> None:
+        if self._closed:
+            raise Closed("the producer is closed")
+        if self.buffered_bytes >= self._buffer_bytes_max:
+            raise BufferFull(f"{self.buffered_bytes} bytes wait to be appended to {self.shard!r}")
+
+    def _begin(self) -> Gathering:
+        made = Gathering(self._loop.time() + self._deadline_ms / 1000)
+        self._gathering = made
+        if self._linger_s:
+            self._lingering = self._loop.call_later(self._linger_s, self._lingered)
+        else:
+            self._lingering = self._loop.call_soon(self._lingered)
+        return made
+
+    def _lingered(self) -> None:
+        self._lingering = None
+        if self._delivery.is_free:
+            self._seal()
+        else:
+            self._ripe = True
+
+    def _seal(self) -> None:
+        gathering, self._gathering = self._gathering, None
+        self._ripe = False
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if gathering is None:
+            return
+        try:
+            request = gathering.sealed(self._compression)
+        except InvalidRecord as failure:
+            fail(gathering.told, failure)
+            self.buffered_bytes -= gathering.gathered_bytes
+            self._failure = self._failure or failure
+            return
+        self.buffered_bytes += len(request.body) - gathering.gathered_bytes
+        self._delivery.put(request)
+
+    def _settled(self, request: Request, failure: ClientFailure | None) -> None:
+        self.buffered_bytes -= len(request.body)
+        if failure is not None and self._failure is None:
+            self._failure = failure
+        if self._ripe and (failure is not None or self._delivery.is_free):
+            self._seal()
+        if self._change is not None:
+            change, self._change = self._change, None
+            change.set_result(None)
+
+    async def _changed(self) -> None:
+        """Return when a request has been settled."""
+        if self._change is None:
+            self._change = self._loop.create_future()
+        await asyncio.shield(self._change)

@@ -1,0 +1,206 @@
+"""Reading a log: entries are fetched ahead of whoever consumes them, up to a bound.
+
+A task asks for the next entries as soon as the last ones have been verified, so the node works
+while the consumer does.  What is asked for is raw and committed; where the log ends a node waits
+a while before it answers with nothing.  An entry that is not as it should be is asked for once
+more, after the leader has verified its copy and repaired it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from shardlog.client.exchange import Exchange
+from shardlog.client.failures import (
+    Closed,
+    CorruptLog,
+    DeadlineExceeded,
+    OffsetTrimmed,
+    UnreadableBatch,
+)
+from shardlog.client.lookup import Lookup
+from shardlog.client.patience import Deadline
+from shardlog.client.records import EntryBatch, FirstKept, LogEnd, Start, Timestamp
+from shardlog.client.verification import Continuity, Fetched, Mismatch
+from shardlog.transport.batch import Batch
+from shardlog.transport.compression import CompressionMissing
+from shardlog.transport.failures import MalformedBatch
+from shardlog.transport.frames import FIXED, Frame, FrameType, encode_read
+
+_RESULT = FIXED[FrameType.READ_RESULT]
+
+
+class EntryStream:
+    """Entries with records, in order: an async iterator that fetches from the first `next` on.
+
+    `follow`: never ends.  Otherwise it ends where the log ended, by a quorum's word, when the
+    reading began, or at `end` if that comes first.  `start` and `end` are offsets of records: the
+    first entry may begin before the one, and the last end behind the other.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        start: Start,
+        end: int | None,
+        deadline_ms: int,
+        *,
+        follow: bool,
+        from_first_kept: bool,
+        running: set[EntryStream],
+    ) -> None:
+        self.shard = exchange.route.shard
+        self.start = 0
+        """The offset that reading began with; known from the first item on."""
+        self.end = end
+        """Where it ends; known from the first item on."""
+        self._exchange = exchange
+        self._limits = exchange.limits
+        self._lookup = Lookup(exchange)
+        self._from = start
+        self._deadline_ms = deadline_ms
+        self._follow = follow
+        self._from_first_kept = from_first_kept
+        self._running = running
+        self._at = Continuity(0)
+        self._mismatched: int | None = None  # where an answer was not as it should be
+        self._ready: deque[Fetched] = deque()
+        self._ready_bytes = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._fetching: asyncio.Task[None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> EntryBatch:
+        while not self._ready:
+            if self._fetching is None:
+                self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+                self._fetching.add_done_callback(self._fetched)
+                self._running.add(self)
+            if self._fetching.done():
+                self._fetching.result()
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        header, body = self._ready.popleft()
+        self._ready_bytes -= len(body)
+        self._room.set()
+        try:
+            batch = Batch(body, header.count, self._limits.plain_bytes_max)
+        except (MalformedBatch, CompressionMissing) as failure:
+            raise UnreadableBatch(self.shard, header.base, header.end, str(failure)) from failure
+        return EntryBatch(header.base, header.epoch, header.timestamp_ms, batch)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop fetching.  Whoever waits for an entry is told that the stream is closed."""
+        task = self._fetching
+        if task is None:
+            task = self._fetching = asyncio.get_running_loop().create_task(_closed())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._ready.clear()
+        self._ready_bytes = 0
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(self)
+        if not task.cancelled():
+            task.exception()  # whoever asks for the next entry is told
+        self._news.set()
+
+    # --- the task --------------------------------------------------------------------------------
+
+    async def _fetch(self) -> None:
+        try:
+            await self._begin()
+            deadline = self._deadline()
+            while self.end is None or self._at.next < self.end:
+                await self._until_room()
+                if await self._fetch_some():
+                    deadline = self._deadline()
+                elif not self._follow and deadline.passed:
+                    raise DeadlineExceeded(f"reading {self.shard!r} to {self.end}", deadline.ms)
+        except asyncio.CancelledError:
+            raise Closed("the reader is closed") from None
+
+    async def _begin(self) -> None:
+        deadline = self._deadline()
+        where = self._from
+        if not self._follow:
+            confirmed = await self._lookup.end(deadline)
+            self.end = confirmed if self.end is None else min(self.end, confirmed)
+        if isinstance(where, Timestamp):
+            where = (await self._lookup.locate(where.ms, deadline)).offset
+        elif isinstance(where, FirstKept):
+            where = (await self._lookup.locate(0, deadline)).first
+        elif isinstance(where, LogEnd):
+            where = self.end if self.end is not None else await self._lookup.end(deadline)
+        self.start = where
+        self._at = Continuity(where)
+
+    async def _until_room(self) -> None:
+        while self._ready_bytes >= self._limits.prefetch_bytes_max:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _fetch_some(self) -> int:
+        """Ask once; how many entries came, control entries included."""
+        try:
+            frame = await self._read(self._at.next)
+        except OffsetTrimmed as trimmed:
+            if not self._from_first_kept or self._at.started:
+                raise
+            self.start = trimmed.first
+            self._at = Continuity(trimmed.first)
+            return 1
+        _, _, count, _ = _RESULT.unpack_from(frame.payload)
+        try:
+            entries = self._at.take(frame.payload[_RESULT.size :], count)
+        except Mismatch as mismatch:
+            if self._mismatched == mismatch.offset:
+                raise CorruptLog(self.shard, mismatch.offset, str(mismatch)) from mismatch
+            self._mismatched = mismatch.offset
+            await self._lookup.verify(mismatch.offset, self._deadline())
+            return 1
+        for header, body in entries:
+            if self.end is None or header.base < self.end:
+                self._ready.append(Fetched(header, body))
+                self._ready_bytes += len(body)
+        if entries:
+            self._news.set()
+        return int(count)
+
+    async def _read(self, start: int) -> Frame:
+        limits = self._limits
+        request = partial(
+            encode_read,
+            start=start,
+            entries_max=limits.read_entries_max,
+            bytes_max=limits.read_bytes,
+            tail=True,
+        )
+        what = f"reading {self.shard!r} at {start}"
+        return await self._exchange.ask(what, request, self._deadline(), limits.tail_wait_ms)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._deadline_ms, asyncio.get_running_loop().time)
+
+
+async def _closed() -> None:
+    raise Closed("the reader is closed")

@@ -1,0 +1,83 @@
+"""What a reader delivers: records, or whole batches of them as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shardlog.transport.batch import Batch
+
+
+class Record(NamedTuple):
+    """One record.  `timestamp_ms` is its own, or its entry's where the producer gave none."""
+
+    offset: int
+    key: bytes | None
+    value: bytes
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class EntryBatch(NamedTuple):
+    """One entry: `batch` has its records as columns, the first of them at `base_offset`.
+
+    `timestamp_ms` is the cluster's, of when the entry was appended.
+    """
+
+    base_offset: int
+    epoch: int
+    timestamp_ms: int
+    batch: Batch
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last record."""
+        return self.base_offset + self.batch.count
+
+    def records(self, start: int = 0, end: int | None = None) -> Iterator[Record]:
+        """The records with offsets in `[start, end)`."""
+        base, entry_ms = self.base_offset, self.timestamp_ms
+        for offset, (key, value, own_ms, headers) in enumerate(self.batch, base):
+            if offset < start:
+                continue
+            if end is not None and offset >= end:
+                return
+            timestamp_ms = entry_ms if own_ms is None else own_ms
+            yield Record(offset, key, value, timestamp_ms, headers)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Range:
+    """`count` records that got the offsets from `base` on, without a gap."""
+
+    base: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A place to start: the first entry that is not older, by the cluster's clock."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstKept:
+    """A place to start: wherever the log begins now."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """A place to start: behind all that is committed at that moment."""
+
+
+FIRST = FirstKept()
+END = LogEnd()
+
+Start = int | Timestamp | FirstKept | LogEnd
+"""Where to start: an offset, or one of the places above."""

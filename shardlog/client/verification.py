@@ -1,0 +1,84 @@
+"""What a node sends is believed only if it continues what came before.
+
+Nodes send entries straight from their segments, unread, so the client is the one who verifies: the
+seal of every header, the sum of every body, and that an entry begins where the one before it
+ended and names it as its parent.  Then no entry can be missing, changed or from another log.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shardlog.checksum import seal, seal_body
+from shardlog.protocol.entry import Header, Kind
+from shardlog.transport.entries import split_entries
+from shardlog.transport.failures import MalformedFrame
+
+
+class Mismatch(Exception):  # noqa: N818 - named after what happened
+    """Entries up to `offset` are as they should be, and what follows is not."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+class Continuity:
+    """Where the reader stands: `next` is the first offset that has not been taken yet.
+
+    `next` may lie within an entry, when reading starts.  `parent` is the checksum of the last entry
+    taken; None at the start, where every one will do.
+    """
+
+    __slots__ = ("next", "parent", "started")
+
+    def __init__(self, start: int) -> None:
+        self.next = start
+        self.parent: int | None = None
+        self.started = False
+
+    def take(self, raw: memoryview, count: int) -> list[tuple[Header, memoryview]]:
+        """The entries with records, verified.  A `Mismatch` moves nothing."""
+        try:
+            found = split_entries(raw)
+        except MalformedFrame as failure:
+            raise Mismatch(self.next, str(failure)) from failure
+        if len(found) != count:
+            raise Mismatch(self.next, f"{len(found)} entries where {count} are announced")
+        at, parent, started = self.next, self.parent, self.started
+        for header, body in found:
+            fits = header.base == at if started else header.base <= at < header.end
+            if not fits:
+                raise Mismatch(at, f"the entry {header.id} does not continue the log here")
+            check(header, body, parent)
+            at, parent, started = header.end, header.checksum, True
+        self.next, self.parent, self.started = at, parent, started
+        return [(header, body) for header, body in found if header.kind is Kind.DATA]
+
+
+def check(header: Header, body: memoryview, parent: int | None) -> None:
+    """One entry, against its own checksums and its parent's."""
+    if parent is not None and header.parent != parent:
+        raise Mismatch(header.base, f"the entry {header.id} has another parent")
+    sealed = seal(
+        header.epoch,
+        header.base,
+        header.count,
+        header.kind,
+        header.session,
+        header.request,
+        header.timestamp_ms,
+        header.parent,
+        header.body_checksum,
+    )
+    if sealed != header.checksum:
+        raise Mismatch(header.base, f"the header of {header.id} is damaged")
+    if (seal_body(body) if body else 0) != header.body_checksum:
+        raise Mismatch(header.base, f"the body of {header.id} is damaged")
+
+
+class Fetched(NamedTuple):
+    """A verified entry that waits to be delivered; its body has not been looked into."""
+
+    header: Header
+    body: memoryview
