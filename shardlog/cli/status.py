@@ -115,9 +115,9 @@ def _row(node: str, report: Json, found: Json) -> tuple[object, ...]:
         return node, "no answer", None, None, None, None, None
     standby = node not in found["ensemble"]
     role = f"{report['role']} (joining)" if standby else report["role"]
+    heard_ms = None if node == report["leader"] else report["heard_ms_ago"]
     return (
-        node, role, report["epoch"], report["end"], report["commit"], report["lag"],
-        report["heard_ms_ago"],
+        node, role, report["epoch"], report["end"], report["commit"], report["lag"], heard_ms
     )  # fmt: skip
 
 

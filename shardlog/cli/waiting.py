@@ -54,8 +54,10 @@ def describe(shard: Json) -> str:
         return "gone"
     if shard["halted"]:
         return f"halted: {shard['halted']}"
-    count = len(shard["ensemble"])
-    text = f"{shard['status']}, {count} of {shard['replicas']} replicas"
+    count, wanted = len(shard["ensemble"]), shard["replicas"]
+    text = f"{shard['status']}, {count} replicas"
+    if count != wanted:
+        text += f" of {wanted} wanted" if count < wanted else f", {wanted} wanted"
     return text + (f", {describe_change(shard)}" if shard["reconfiguration"] else "")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from shardlog.local.layout import COORDINATOR
 
+HAND_OVER_MS = 300
 KILL_TIMEOUT_MS = 5000
 
 
@@ -24,12 +25,18 @@ def stop_in_order(processes: Mapping[str, int], grace_ms: int) -> list[str]:
 
 
 def stop_processes(processes: Mapping[str, int], grace_ms: int) -> list[str]:
-    """All of these pidfds at once; returns the names of those that had to be killed."""
-    for process in processes.values():
-        # One that is paused hears of it only when it goes on.
-        send(process, signal.SIGTERM)
-        send(process, signal.SIGCONT)
-    left = await_ends(processes, grace_ms)
+    """All of these pidfds at once; returns the names of those that had to be killed.
+
+    A node that is told once waits until others lead what it led; all others stop too, so after a
+    moment it is told again, and waits no longer.
+    """
+    left = list(processes)
+    for patience_ms in (min(HAND_OVER_MS, grace_ms), grace_ms):
+        for name in left:
+            # One that is paused hears of it only when it goes on.
+            send(processes[name], signal.SIGTERM)
+            send(processes[name], signal.SIGCONT)
+        left = await_ends({name: processes[name] for name in left}, patience_ms)
     for name in left:
         send(processes[name], signal.SIGKILL)
     await_ends({name: processes[name] for name in left}, KILL_TIMEOUT_MS)
