@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from client.proxy import Proxy
 from node.cluster import PLAN, now_ms
 from node.planes import PlaneCluster
-from shardlog.client import Client, ClientLimits
+from shardlog.client import Client, ClientLimits, Record
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.messages import Envelope
 from shardlog.storage.real_files import RealFiles
@@ -100,9 +101,11 @@ class ClientCluster(PlaneCluster):
 
     @property
     def addresses_url(self) -> str:
-        return "shardlog://" + ",".join(self.addresses[name] for name in self.names)
+        return "shardlog://" + ",".join(
+            self.public.get(name, self.addresses[name]) for name in self.names
+        )
 
-    def bodies(self, node: str) -> int:
+    def end(self, node: str) -> int:
         """Where the log of the shard ends at a node."""
         return self.nodes[node].replicas[SHARD].replica.log.end
 
@@ -114,7 +117,11 @@ class Story:
     cluster: ClientCluster
     client: Client
     leader: str
-    limits: ClientLimits = field(default_factory=ClientLimits)
+    proxies: dict[str, Proxy]
+
+    async def records(self) -> list[Record]:
+        """All that is in the log."""
+        return [record async for record in self.client.read(SHARD)]
 
 
 Told = Callable[[Story], Awaitable[None]]
@@ -125,6 +132,7 @@ def story(
     *,
     names: str = "a b c",
     by_addresses: bool = False,
+    proxied: bool = False,
     limits: Limits = LIMITS,
     plane_limits: PlaneLimits | None = None,
     client_limits: ClientLimits | None = None,
@@ -137,9 +145,15 @@ def story(
             cluster = ClientCluster(tmp_path, names, limits=limits, plane_limits=plane_limits)
             async with cluster.running():
                 leader = await cluster.create(SHARD)
-                url = cluster.addresses_url if by_addresses else cluster.url
-                async with Client(url, limits=chosen) as client:
-                    await told(Story(cluster, client, leader, chosen))
+                async with AsyncExitStack() as stack:
+                    proxies: dict[str, Proxy] = {}
+                    if proxied:
+                        for name, address in cluster.addresses.items():
+                            proxies[name] = proxy = Proxy(address)
+                            cluster.public[name] = await stack.enter_async_context(proxy.running())
+                    url = cluster.addresses_url if by_addresses else cluster.url
+                    client = await stack.enter_async_context(Client(url, limits=chosen))
+                    await told(Story(cluster, client, leader, proxies))
 
         asyncio.run(whole())
 
@@ -150,6 +164,3 @@ async def until(wanted: Callable[[], bool]) -> None:
     """The story's own time limit ends this, if it never comes true."""
     while not wanted():
         await asyncio.sleep(0.01)
-
-
-__all__ = ["SHARD", "ClientCluster", "Story", "replace", "story", "until"]

@@ -1,0 +1,154 @@
+"""Once and in order, whatever happens to leaders and connections."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from client.cluster import LIMITS, SHARD, Story, story, until
+from shardlog.client import ClientLimits
+from shardlog.client.failures import DeadlineExceeded, SessionEvicted
+from shardlog.protocol.effects import Limits
+
+FAST = ClientLimits(attempt_ms=300, ping_after_ms=100, silence_ms=300, connect_ms=300)
+
+
+@pytest.mark.parametrize("by_addresses", [False, True])
+def test_T6_a_leader_stopped_under_load(tmp_path: Path, by_addresses: bool):
+    @story(tmp_path, by_addresses=by_addresses, client_limits=FAST)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD) as producer:
+            futures: list[asyncio.Future[int]] = []
+
+            async def load() -> None:
+                while len(futures) < 1500:
+                    futures.append(producer.send(b"%d" % len(futures)))
+                    await asyncio.sleep(0.001)
+
+            loading = asyncio.create_task(load())
+            await until(lambda: len(futures) > 300)
+            await s.cluster.stop(s.leader)
+            await loading
+            offsets = [await future for future in futures]
+        records = await s.records()
+        assert [record.value for record in records] == [b"%d" % n for n in range(1500)]
+        assert [record.offset for record in records] == offsets
+        assert await s.cluster.leader(SHARD, s.leader) != s.leader
+
+
+def test_T6_replies_are_lost_and_the_leader_fails(tmp_path: Path):
+    """The new leader answers the retries with the offsets that the first tries got."""
+
+    @story(tmp_path, proxied=True, client_limits=FAST)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        first = await producer.append(b"first")
+        session = producer.session
+        s.proxies[s.leader].to_client = False
+        futures = [producer.send(b"%d" % n) for n in range(20)]
+        await until(lambda: s.cluster.end(s.leader) == first + 21)
+        await until(
+            lambda: all(s.cluster.end(name) == first + 21 for name in s.cluster.nodes)
+        )
+        await s.cluster.stop(s.leader)
+        assert [await future for future in futures] == list(range(first + 1, first + 21))
+        assert producer.session == session
+        records = await s.records()
+        assert [record.value for record in records[1:]] == [b"%d" % n for n in range(20)]
+        assert len(records) == 21
+
+
+def test_T6_no_more_requests_are_unanswered_than_a_leader_keeps_replies_for(tmp_path: Path):
+    @story(tmp_path, proxied=True, client_limits=FAST)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        first = await producer.append(b"first")
+        s.proxies[s.leader].to_client = False
+        futures = [producer.send(b"%d" % n) for n in range(100)]
+        await until(lambda: s.cluster.end(s.leader) == first + 33)
+        s.proxies[s.leader].to_client = True
+        offsets = [await future for future in futures]
+        assert offsets == sorted(offsets)
+        assert [record.value for record in await s.records()][1:] == [b"%d" % n for n in range(100)]
+
+
+def test_T7_eviction_is_told_where_the_fate_is_unknown(tmp_path: Path):
+    limits = Limits(replies_max=32, sessions_max=2)
+
+    @story(tmp_path, proxied=True, limits=limits, client_limits=FAST)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        first = await producer.append(b"first")
+        session = producer.session
+        proxy = s.proxies[s.leader]
+        proxy.to_client = False
+        lost = [producer.send(b"lost") for _ in range(3)]
+        await until(lambda: s.cluster.end(s.leader) == first + 4)
+        for _ in range(2):
+            await s.cluster.session(s.leader, SHARD)
+        proxy.to_client = True
+        for future in lost:
+            with pytest.raises(SessionEvicted) as told:
+                await future
+            assert told.value.session == session
+            assert told.value.fate_unknown
+        with pytest.raises(SessionEvicted):
+            await producer.flush()
+        assert await producer.append(b"later") > first
+        assert producer.session not in (0, session)
+        assert [record.value for record in await s.records()] == [
+            b"first", b"lost", b"lost", b"lost", b"later",
+        ]  # fmt: skip
+
+
+def test_T7_an_idle_session_that_was_evicted_costs_nothing(tmp_path: Path):
+    """What was sent once, and refused, is certainly not in the log: a new session takes it."""
+
+    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=2))
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        await producer.append(b"first")
+        session = producer.session
+        for _ in range(2):
+            await s.cluster.session(s.leader, SHARD)
+        futures = [producer.send(b"%d" % n) for n in range(40)]
+        offsets = [await future for future in futures]
+        assert offsets == sorted(offsets)
+        assert producer.session != session
+        values = [record.value for record in await s.records()]
+        assert values == [b"first", *[b"%d" % n for n in range(40)]]
+
+
+def test_a_deadline_ends_it_and_the_fate_is_told(tmp_path: Path):
+    @story(tmp_path, proxied=True, client_limits=FAST)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1, deadline_ms=800)
+        first = await producer.append(b"first")
+        for proxy in s.proxies.values():
+            proxy.to_client = False
+        futures = [producer.send(b"%d" % n) for n in range(40)]
+        await until(lambda: s.cluster.end(s.leader) >= first + 33)
+        failures = await asyncio.gather(*futures, return_exceptions=True)
+        assert all(isinstance(failure, DeadlineExceeded) for failure in failures)
+        unknown = [getattr(failure, "fate_unknown", None) for failure in failures]
+        assert unknown == [True] * 32 + [False] * 8
+        for proxy in s.proxies.values():
+            proxy.to_client = True
+        with pytest.raises(DeadlineExceeded):
+            await producer.flush()
+        await producer.append(b"later")
+        values = [record.value for record in await s.records()]
+        assert values == [b"first", *[b"%d" % n for n in range(32)], b"later"]
+
+
+def test_an_overloaded_leader_is_tried_again(tmp_path: Path):
+    limits = Limits(replies_max=32, sessions_max=256, appends_inflight_max=4)
+    assert limits.replies_max == LIMITS.replies_max
+
+    @story(tmp_path, limits=limits)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, batch_bytes=1) as producer:
+            futures = [producer.send(b"%d" % n) for n in range(200)]
+            offsets = [await future for future in futures]
+        assert offsets == sorted(offsets)
+        assert [record.value for record in await s.records()] == [b"%d" % n for n in range(200)]
