@@ -117,10 +117,11 @@ def decide(
     preferred: str | None = None,
     excluded: Iterable[Member] = (),
     leaders: Mapping[str, int] = NOBODY_LEADS,
+    draining: Collection[Member] = (),
 ) -> Decision | Waiting:
     """Choose over all answers; the leader comes from the last of `ensembles`, the final one.
 
-    `leaders` tells how many shards each node leads already.
+    `leaders` tells how many shards each node leads already, `draining` whose nodes are to stop.
     """
     if not fenced_enough(answers.keys(), ensembles, policy):
         return Waiting(None, "no fencing quorum yet")
@@ -131,7 +132,7 @@ def decide(
         if isinstance(best, Waiting):
             return best
         kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
-        leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded), leaders)
+        leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded), leaders, draining)
         if leader is None:
             return Waiting(None, "no member of the final ensemble can lead yet")
         lacking = _matched(kept, logs[leader])
@@ -235,14 +236,18 @@ def _leader(
     preferred: str | None,
     excluded: set[Member],
     leaders: Mapping[str, int],
+    draining: Collection[Member],
 ) -> Member | None:
-    """The least work to bring up; a hand-over, then fewer leaders, only break ties (rule 3)."""
+    """The least work to bring up (rule 3).
+
+    That a node is not to stop, then a hand-over, then fewer leaders, only break ties.
+    """
     candidates = [member for member in final if member in logs and not logs[member].answer.syncing]
 
-    def merit(member: Member) -> tuple[bool, int, int, bool, int]:
+    def merit(member: Member) -> tuple[bool, int, int, bool, bool, int]:
         log = logs[member]
         bad = sum(1 for slot in log.slots if slot.mark is not Mark.PRESENT)
-        busy = leaders.get(member.node, 0)
-        return member not in excluded, _matched(kept, log), -bad, member.node == preferred, -busy
+        wanted = (member not in draining, member.node == preferred, -leaders.get(member.node, 0))
+        return member not in excluded, _matched(kept, log), -bad, *wanted
 
     return max(sorted(candidates), key=merit, default=None)

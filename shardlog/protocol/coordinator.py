@@ -14,7 +14,7 @@ holds a record and hears that there is none reads it again, and believes what th
 
 from __future__ import annotations
 
-from shardlog.protocol import deleting, electing, reconfiguring, tending
+from shardlog.protocol import deleting, electing, handing_over, reconfiguring, tending
 from shardlog.protocol.coordination import (
     Commanded,
     CoordinatorEffect,
@@ -98,7 +98,9 @@ class Coordinator(CoordinatorState):
             return
         if polling:
             tending.tend_followers(self, record)
-        reconfiguring.drive_hand_over(self, record)
+        handing_over.drive(self, record)
+        if self.draining:
+            handing_over.relieve(self, record)
         if record.change:
             reconfiguring.drive_change(self, record)
         elif record.joining:
@@ -130,7 +132,7 @@ class Coordinator(CoordinatorState):
         elif isinstance(message, SnapshotInstalled):
             reconfiguring.installed(self, record, envelope, message)
         elif isinstance(message, WritesPaused):
-            reconfiguring.paused(self, record, message)
+            handing_over.paused(self, record, message)
         elif isinstance(message, Destroyed):
             tending.destroyed(self, record, envelope, message)
 

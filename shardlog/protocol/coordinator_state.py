@@ -59,6 +59,7 @@ class CoordinatorState:
         "changed_ms",
         "command",
         "created",
+        "draining",
         "election",
         "excluded",
         "gone",
@@ -106,6 +107,8 @@ class CoordinatorState:
         # How many shards each node leads, as far as the driver knows: it sees more than one.
         self.leaders: dict[str, int] = {}
         self.command: Commanded | None = None
+        # Members whose nodes are about to stop, by their last word.
+        self.draining: set[Member] = set()
         self.forget()
         self.excluded: tuple[Member, ...] = ()
 

@@ -94,6 +94,7 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
         preferred=record.preferred,
         excluded=c.excluded,
         leaders=c.leaders,
+        draining=c.draining,
     )
     if isinstance(decision, choice.Waiting):
         election.waiting = f"{decision.reason} {decision.entry or ''}".strip()

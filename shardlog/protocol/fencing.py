@@ -118,5 +118,6 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             bool(lead and lead.heard_by_quorum(r.member, fresh_since)),
             lead.ensemble if lead else (),
             lead.cursor_statuses() if lead else (),
+            r.draining,
         ),
     )

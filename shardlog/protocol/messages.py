@@ -307,6 +307,7 @@ class StatusReport(Message):
     """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never.
 
     `asked` echoes the epoch of the request, so that a late report is known as such.
+    `draining`: the node is about to stop, and waits for its leaderships to be handed over.
     """
 
     asked: int
@@ -322,6 +323,7 @@ class StatusReport(Message):
     quorum_fresh: bool
     ensemble: Ensemble
     cursors: tuple[CursorStatus, ...]
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlog.protocol import deleting, electing, tending
+from shardlog.protocol import deleting, electing, handing_over, tending
 from shardlog.protocol.coordination import (
     AbortChange,
     Command,
@@ -29,12 +29,10 @@ from shardlog.protocol.messages import (
     Commit,
     Committed,
     Create,
-    CursorStatus,
     Destroy,
     Envelope,
     InstallSnapshot,
     Operation,
-    PauseWrites,
     Prepare,
     Prepared,
     Reconfiguration,
@@ -42,7 +40,6 @@ from shardlog.protocol.messages import (
     SnapshotOffer,
     SnapshotRequest,
     Trim,
-    WritesPaused,
 )
 from shardlog.protocol.quorum import is_safe
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
@@ -142,7 +139,7 @@ def _promote(c: CoordinatorState, record: Shard, target: Member | None, name: st
         c.reject(f"{name} is not a member")
     else:
         if target != record.leader:
-            hand_over(c, record, target)
+            handing_over.begin(c, record, target)
         c.accept()
 
 
@@ -222,7 +219,7 @@ def drive_joining(c: CoordinatorState, record: Shard) -> None:
     if joining is None or record.change or record.leader is None:
         return
     if joining.cancelled:
-        if _leader_knows(c, record):
+        if handing_over.leader_knows(c, record):
             cancel(c, record, joining)
     elif c.now_ms - c.changed_ms >= c.limits.join_timeout_ms:
         cancel(c, record, joining)
@@ -243,12 +240,6 @@ def drive_joining(c: CoordinatorState, record: Shard) -> None:
             c.send(joining.member, InstallSnapshot(record.epoch, c.snapshot))
 
 
-def _leader_knows(c: CoordinatorState, record: Shard) -> bool:
-    """Whether the leader has followed the record to its epoch: an abort, say."""
-    leader = c.seen.get(record.leader) if record.leader else None
-    return leader is not None and leader.report.epoch == record.epoch
-
-
 def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     told = c.created.get(joining.node)
     if told is not None and joining.old == (joining.node, told):
@@ -266,40 +257,21 @@ def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
 
 
 def _caught_up(c: CoordinatorState, record: Shard, member: Member) -> bool:
-    cursor = cursor_of(c, record, member)
+    cursor = handing_over.cursor_of(c, record, member)
     leader = c.seen.get(record.leader) if record.leader else None
     return bool(cursor and leader and not cursor.lost and cursor.acked >= leader.report.commit)
-
-
-def cursor_of(c: CoordinatorState, record: Shard, member: Member) -> CursorStatus | None:
-    leader = c.seen.get(record.leader) if record.leader else None
-    if leader is None or not _leader_knows(c, record):
-        return None
-    return next((each for each in leader.report.cursors if each.member == member), None)
 
 
 def _promote_standby(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     change = Reconfiguration(joining.operation, record.ensemble, joining.old, joining.member)
     if removes_leader(record, joining.old):
-        target = _successor(c, record)
+        target = handing_over.successor(c, record)
         if target:
-            hand_over(c, record, target)
+            handing_over.begin(c, record, target)
     elif joining.old and joining.old not in record.ensemble:
         cancel(c, record, joining)
     else:
         prepare(c, record, change)
-
-
-def _successor(c: CoordinatorState, record: Shard) -> Member | None:
-    """The member that is closest behind the leader; among equals one that leads little else."""
-    cursors = [cursor_of(c, record, member) for member in record.ensemble]
-    known = [each for each in cursors if each and not each.lost]
-
-    def merit(each: CursorStatus) -> tuple[int, int, Member]:
-        return each.acked, -c.leaders.get(each.member.node, 0), each.member
-
-    best = max(known, key=merit, default=None)
-    return best.member if best else None
 
 
 def offered(c: CoordinatorState, record: Shard, message: SnapshotOffer) -> None:
@@ -316,36 +288,3 @@ def cancel(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     """Free of cost: the new node never counted."""
     gone = (joining.member,) if joining.incarnation else ()
     c.write(changed(record, joining=None, removed=(*record.removed, *gone)))
-
-
-# --- hand-over -----------------------------------------------------------------------------------
-
-
-def hand_over(c: CoordinatorState, record: Shard, target: Member) -> None:
-    """Pause writes until the target holds everything, then elect with a preference (rule 11)."""
-    if c.target != target:
-        c.target, c.paused_ms = target, c.now_ms
-        ask_to_pause(c, record, target)
-
-
-def ask_to_pause(c: CoordinatorState, record: Shard, target: Member) -> None:
-    if record.leader:
-        c.send(record.leader, PauseWrites(record.epoch, target))
-
-
-def drive_hand_over(c: CoordinatorState, record: Shard) -> None:
-    """Asked again for a while; then the leader goes on as if nothing had been asked."""
-    if c.target is None:
-        return
-    if c.now_ms - c.paused_ms >= c.limits.pause_ms:
-        c.target = None
-    elif c.due_again():
-        ask_to_pause(c, record, c.target)
-
-
-def paused(c: CoordinatorState, record: Shard, message: WritesPaused) -> None:
-    """The target holds everything: elect it."""
-    if message.epoch != record.epoch or record.status is not Status.STEADY or c.writing:
-        return
-    if message.caught_up and message.target == c.target and record.change is None:
-        electing.start(c, record, preferred=message.target.node)

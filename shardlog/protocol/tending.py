@@ -72,6 +72,10 @@ def poll(c: CoordinatorState, record: Shard) -> None:
 
 def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
     c.lost.pop(report.member, None)
+    if report.draining:
+        c.draining.add(report.member)
+    else:
+        c.draining.discard(report.member)
     if report.epoch > record.epoch:
         if contradicts(record, report) and not c.writing:
             c.write(changed(record, halted=f"{report.member.node} leads another ensemble"))

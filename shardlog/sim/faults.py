@@ -31,6 +31,7 @@ Kind = tuple[int, Callable[[], None]]
 MEMBERS_MAX = 7
 CLOCK_MS_MIN = 1000
 CALM_COMMAND_US = 300_000
+DRAIN_CHECK_US = 20_000
 
 
 class Adversary:
@@ -58,6 +59,7 @@ class Adversary:
             (options.coordinator_crash_every_ms, self.coordinator_crash),
             (options.command_every_ms, self.command),
             (options.clock_step_every_ms, self.set_clock),
+            (options.drain_every_ms, self.drain),
         )
         if options.calm_ms:
             world.scheduler.after(options.calm_ms * 1000, self._storm, None)
@@ -194,6 +196,33 @@ class Adversary:
         if self.active:
             length_us = self._about_us(self.world.options.down_ms)
             self.world.scheduler.after(length_us, node.restart, None)
+
+    def drain(self) -> None:
+        """A node is asked to stop: it says so, and waits until it leads nothing, but not for ever.
+
+        It may die meanwhile by another fault; then that was all.
+        """
+        node = self._some_node()
+        if node is None or node.replica.draining:
+            return
+        self._tell(f"drain {node.name}")
+        self.world.statistics.drains += 1
+        node.replica.draining = True
+        give_up_us = self.world.scheduler.now_us + self.world.options.drain_ms * 1000
+        leads = self.world.is_leader(node.name)
+        self._stop_drained((node, node.generation, give_up_us, leads))
+
+    def _stop_drained(self, drained: tuple[Node, int, int, bool]) -> None:
+        node, generation, give_up_us, led = drained
+        if not self.active or node.generation != generation:
+            return
+        leads = self.world.is_leader(node.name)
+        if leads and self.world.scheduler.now_us < give_up_us:
+            self.world.scheduler.after(DRAIN_CHECK_US, self._stop_drained, drained)
+            return
+        self.world.statistics.handed_over += led and not leads
+        self._tell(f"{node.name} stops")
+        node.crash()
 
     def pause(self) -> None:
         """A process stands still for a while, and then finds all that came meanwhile."""

@@ -48,6 +48,7 @@ def heal(world: World) -> None:
         else:
             node.restart()
             node.resume()
+            node.replica.draining = False
     _scrub(world)
     if world.options.engine:
         # What was on its way to the disk was read from memory just now.

@@ -95,6 +95,10 @@ class Options:
     # Whether the shard is deleted in the end.
     delete: bool = False
 
+    # Nodes that stop of their own accord, once they lead nothing or have waited long enough.
+    drain_every_ms: int = 0
+    drain_ms: int = 1000
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -160,6 +164,8 @@ class Options:
             calm_ms=random.choice((0, 0, 2000, 4000)),
             changes_min=random.choice((1, 1, 1, 2, 4)),
             delete=random.random() < 0.3,
+            drain_every_ms=sometimes(0.4, 500, 3000),
+            drain_ms=random.choice((200, 1000, 3000)),
         )
 
     def on_engine(self) -> Options:

@@ -29,6 +29,8 @@ class Statistics:
     rejected: int = 0
     out_of_reach: int = 0
     deletions: int = 0
+    drains: int = 0
+    handed_over: int = 0
     virtual_ms: int = 0
 
     @property

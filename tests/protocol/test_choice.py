@@ -88,6 +88,13 @@ def test_N3_a_hand_over_goes_before_fewer_leaders():
     assert chosen(told, preferred="c", leaders={"c": 9}).leader == C
 
 
+def test_N3_a_node_that_is_to_stop_goes_last_among_equals():
+    told = answers(a=[1, 2], b=[1, 2], c=[1, 2])
+    assert chosen(told, draining={A, B}).leader == C
+    assert chosen(told, preferred="a", draining={A}, leaders={"b": 1}).leader == C
+    assert chosen(answers(a=[1, 2], b=[1], c=[1]), draining={A}).leader == A
+
+
 def test_N3_no_preference_makes_a_laggard_lead():
     told = answers(a=[1, 1, 2], b=[1, 1], c=[1, 1])
     assert chosen(told, preferred="b", leaders={"a": 9}).leader == A

@@ -328,6 +328,11 @@ class Director:
         (self.stage.node if name[0].isupper() else self.stage.operator)(name)
         self.stage.doom(name, kind, int(count or 1))
 
+    def drain(self, names: str) -> None:
+        """These nodes are about to stop, and say so when they are asked how they are."""
+        for name in names.split():
+            self.stage.nodes[name].replica.draining = True
+
     def restart(self, names: str) -> None:
         for name in names.split():
             self.stage.restart(name)
@@ -439,6 +444,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (r"crash (\w+) after (\w+)(?: (\d+))?", Director.crash_after),
     (r"crash (\w+(?: \w+)*)", Director.crash),
     (r"restart ((?:\w+ ?)+)", Director.restart),
+    (r"drain ((?:\w+ ?)+)", Director.drain),
     (r"corrupt (\w+) \(\d+,(\d+)\)", Director.corrupt),
     (r"fault (\w+) \(\d+,(\d+)\)", Director.fault),
     (r"wipe (\w+)", Director.wipe),

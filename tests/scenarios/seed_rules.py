@@ -25,6 +25,7 @@ def seed_election(
     preferred: str | None = None,
     excluded: Iterable[Member] = (),
     leaders: Mapping[str, int] = choice.NOBODY_LEADS,
+    draining: Iterable[Member] = (),
 ) -> choice.Decision | choice.Waiting:
     """The Oxia seed: a majority of the fencing ensemble, then the highest head among the final one.
 

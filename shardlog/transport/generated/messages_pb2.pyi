@@ -299,7 +299,7 @@ class Destroyed(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class StatusReport(_message.Message):
-    __slots__ = ("asked", "member", "role", "epoch", "history", "end", "commit", "leader", "heard_ms_ago", "serving", "quorum_fresh", "ensemble", "cursors")
+    __slots__ = ("asked", "member", "role", "epoch", "history", "end", "commit", "leader", "heard_ms_ago", "serving", "quorum_fresh", "ensemble", "cursors", "draining")
     ASKED_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +313,7 @@ class StatusReport(_message.Message):
     QUORUM_FRESH_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     asked: int
     member: _types_pb2.Member
     role: str
@@ -326,7 +327,8 @@ class StatusReport(_message.Message):
     quorum_fresh: bool
     ensemble: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
     cursors: _containers.RepeatedCompositeFieldContainer[_types_pb2.CursorStatus]
-    def __init__(self, asked: _Optional[int] = ..., member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., commit: _Optional[int] = ..., leader: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., heard_ms_ago: _Optional[int] = ..., serving: _Optional[bool] = ..., quorum_fresh: _Optional[bool] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_types_pb2.CursorStatus, _Mapping]]] = ...) -> None: ...
+    draining: bool
+    def __init__(self, asked: _Optional[int] = ..., member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., commit: _Optional[int] = ..., leader: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., heard_ms_ago: _Optional[int] = ..., serving: _Optional[bool] = ..., quorum_fresh: _Optional[bool] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_types_pb2.CursorStatus, _Mapping]]] = ..., draining: _Optional[bool] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("request", "epoch", "refusal")
