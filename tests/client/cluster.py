@@ -43,6 +43,7 @@ class ClientCluster(PlaneCluster):
         self.public: dict[str, str] = {}
         self.asked = 0
         self.url = ""
+        self.stop_directory: Callable[[], Awaitable[None]]
         self.cut: set[str] = set()
 
     @asynccontextmanager
@@ -55,6 +56,7 @@ class ClientCluster(PlaneCluster):
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            self.stop_directory = runner.cleanup
             try:
                 yield
             finally:
