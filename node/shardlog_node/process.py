@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import time
@@ -220,8 +221,11 @@ async def serve(settings: NodeSettings) -> None:
 
 def _volume(settings: NodeSettings, files: TimedFiles) -> Volume:
     directory = Path(settings.directory)
-    if directory.exists() and not directory.is_dir():
-        raise BadSettings(f"directory: {directory}: not a directory")
+    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise BadSettings(f"directory: {there}: not a directory")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise BadSettings(f"directory: {there}: not writable")
     plan = Plan(size_min=settings.segment_bytes_min, size_max=settings.segment_bytes_max)
     limits = VolumeLimits(workers=settings.sync_threads, open_files_max=settings.open_files_max)
     return Volume(files, str(directory), settings.name, plan, limits)

@@ -54,64 +54,76 @@ class NodeSettings(BaseSettings):
     )
 
     config: str | None = Field(
-        None, description="a file with settings, TOML (.toml) or YAML (.yaml, .yml)"
+        default=None, description="a file with settings, TOML (.toml) or YAML (.yaml, .yml)"
     )
     name: str = Field(min_length=1, description="how the others call this node; never changes")
     directory: str = Field(min_length=1, description="where the replicas are; made if need be")
 
-    data_host: str = Field("127.0.0.1", description="where the data plane listens")
-    data_port: Port = Field(7400, description="its port; 0 for any that is free")
-    control_host: str = Field("127.0.0.1", description="where the control plane (gRPC) listens")
-    control_port: Port = Field(7401, description="its port; 0 for any that is free")
-    http_host: str = Field("127.0.0.1", description="where health and metrics are served")
-    http_port: Port = Field(7402, description="its port; 0 for any that is free")
+    data_host: str = Field(default="127.0.0.1", description="where the data plane listens")
+    data_port: Port = Field(default=7400, description="its port; 0 for any that is free")
+    control_host: str = Field(
+        default="127.0.0.1", description="where the control plane (gRPC) listens"
+    )
+    control_port: Port = Field(default=7401, description="its port; 0 for any that is free")
+    http_host: str = Field(default="127.0.0.1", description="where health and metrics are served")
+    http_port: Port = Field(default=7402, description="its port; 0 for any that is free")
 
     plain: bool = Field(
-        False, description="no TLS on either plane, for a machine or a network that is trusted"
+        default=False,
+        description="no TLS on either plane, for a machine or a network that is trusted",
     )
     tls_authority: str | None = Field(
-        None, description="PEM file: whose certificates are believed, on both planes"
+        default=None, description="PEM file: whose certificates are believed, on both planes"
     )
     tls_certificate: str | None = Field(
-        None, description="PEM file: this node's certificate and those between it and the authority"
+        default=None,
+        description="PEM file: this node's certificate and those between it and the authority",
     )
-    tls_key: str | None = Field(None, description="PEM file: the key of the certificate")
+    tls_key: str | None = Field(default=None, description="PEM file: the key of the certificate")
     tls_mutual: bool = Field(
-        True, description="whether those who connect must show a certificate too"
+        default=True, description="whether those who connect must show a certificate too"
     )
 
     client_inflight_bytes_max: Bytes = Field(
-        ByteSize(16 << 20), description="of one connection: appends not answered, what is not taken"
+        default=ByteSize(16 << 20),
+        description="of one connection: appends not answered, what is not taken",
     )
     follower_inflight_bytes_max: Bytes = Field(
-        ByteSize(4 << 20), description="of one shard to one follower: entries not acknowledged"
+        default=ByteSize(4 << 20),
+        description="of one shard to one follower: entries not acknowledged",
     )
     node_inflight_bytes_max: Bytes = Field(
-        ByteSize(64 << 20), description="of all clients together: beyond it appends are refused"
+        default=ByteSize(64 << 20),
+        description="of all clients together: beyond it appends are refused",
     )
-    entry_bytes_max: Bytes = Field(ByteSize(4 << 20), description="the longest batch of records")
+    entry_bytes_max: Bytes = Field(
+        default=ByteSize(4 << 20), description="the longest batch of records"
+    )
     connections_max: int = Field(
-        10_000, ge=1, description="open on the data plane; one more is told so and closed"
+        default=10_000, ge=1, description="open on the data plane; one more is told so and closed"
     )
 
-    open_files_max: int = Field(1024, ge=16, description="segments of the log kept open")
-    sync_threads: int = Field(8, ge=1, le=256, description="threads that write and sync")
+    open_files_max: int = Field(default=1024, ge=16, description="segments of the log kept open")
+    sync_threads: int = Field(default=8, ge=1, le=256, description="threads that write and sync")
     segment_bytes_min: Bytes = Field(
-        ByteSize(512 << 10), description="of a replica's first segment; each next is twice as large"
+        default=ByteSize(512 << 10),
+        description="of a replica's first segment; each next is twice as large",
     )
-    segment_bytes_max: Bytes = Field(ByteSize(64 << 20), description="until they are so large")
+    segment_bytes_max: Bytes = Field(
+        default=ByteSize(64 << 20), description="until they are so large"
+    )
 
     call_timeout_ms: Milliseconds = Field(
-        10_000, description="a call of the control plane that is not answered then never is"
+        default=10_000, description="a call of the control plane that is not answered then never is"
     )
     stop_timeout_ms: Milliseconds = Field(
-        10_000, description="how long a stop waits until leadership has been handed over"
+        default=10_000, description="how long a stop waits until leadership has been handed over"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="events below it are left out"
+        default="info", description="events below it are left out"
     )
     log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="auto is console on a terminal, else json"
+        default="auto", description="auto is console on a terminal, else json"
     )
 
     @classmethod

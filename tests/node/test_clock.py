@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from protocol.harness import CLIENT, leading
 
 from shardlog.protocol.cluster_clock import DRIFT_PPM
+from shardlog.protocol.entry import Header
 from shardlog.protocol.messages import Register
 from shardlog_node.clock import SAMPLE_AGE_MAX_NS, SLEW_DIVISOR, TOLERANCE_NS, NodeClock
 
@@ -161,8 +162,8 @@ def test_T10_monotonic_and_in_time_within_the_bound(cluster, trips, steps):
 @given(machines(), st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5000)), max_size=12))
 def test_T10_timestamps_never_fall_across_failovers(cluster, leaders):
     """Whoever leads next, whatever its clock shows: never below the last entry's timestamp."""
-    log = []
-    stamps = []
+    log: list[Header] = []
+    stamps: list[int] = []
     for epoch, (who, wait_ms) in enumerate(leaders, 2):
         machine = cluster[who % len(cluster)]
         machine.time.now += wait_ms * MS
