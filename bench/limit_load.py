@@ -14,6 +14,7 @@ offered      one lane, records that become due at a given rate; those due since 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from shardlog.transport.frames import (
 RECORD_BYTES = 128
 WARM_UP_S = 0.3
 ANSWER_TIMEOUT_S = 10.0
+APPENDED = int(FrameType.APPENDED)  # an enumeration compares slowly
 _answer = FIXED[FrameType.APPENDED].unpack_from
 
 
@@ -62,7 +64,7 @@ class Latency:
 def batch_of(count: int) -> tuple[bytes, int]:
     """A body of so many records, and its checksum."""
     builder = BatchBuilder()
-    builder.extend([bytes([65 + number % 26]) * RECORD_BYTES for number in range(count)])
+    builder.extend([os.urandom(RECORD_BYTES) for _ in range(count)])
     body = builder.body()
     return body, seal_body(body)
 
@@ -92,7 +94,7 @@ class Lane(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         count = 0
         for frame in self._feed(data):
-            if frame.type == FrameType.APPENDED:
+            if frame.type == APPENDED:
                 count += 1
                 _, request, _ = _answer(frame.payload)
                 assert request == self.done + count, "answers come in order"

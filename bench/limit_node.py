@@ -5,10 +5,10 @@ writes them, and answers APPENDED when its own sync and one follower's ACK are i
 headers, sessions, checksums or bounds, and nobody fails over: what is left is what any node has to
 do, sockets and syncs, in the same language and on the same loop.
 
-What is gathered in one turn of the loop goes out together: one ENTRIES frame to each follower, one
-hand-over to the disk, one write to each client.  The disk is a thread of its own.  While it syncs
-one group, the next gathers in its queue, and it takes that without asking the loop, so the disk
-rests only when there is nothing to write.
+What comes while the leader syncs one group is the next: one ENTRIES frame to each follower and one
+hand-over to the disk, so that an append's share of both falls as the load rises.  Answers of one
+turn go out in one write to each client.  The disk is a thread of its own; a follower's takes all
+that has come while it was syncing.
 
 A process names its port on standard output and ends when standard input does, so none outlives the
 one that started it.
@@ -42,7 +42,7 @@ from shardlog.transport.frames import (
 )
 
 BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
-SWITCH_INTERVAL_S = 50e-6
+SWITCH_INTERVAL_S = 100e-6
 """How long the disk's thread waits for the interpreter when the loop is busy."""
 
 _append = FIXED[FrameType.APPEND]
@@ -135,8 +135,9 @@ class Leader:
         self.loop = asyncio.get_running_loop()
         self.disk = Disk(path, file_bytes, self._synced)
         self.followers: list[Link] = []
-        self.bodies: list[Buffer] = []  # of this turn
-        self.first = 0  # of this turn
+        self.syncing = False
+        self.bodies: list[Buffer] = []  # of the next group
+        self.first = 0  # of the next group
         self.end = 0
         self.own = 0
         """Before this all is synced here."""
@@ -152,7 +153,7 @@ class Leader:
         self.followers.append(link)
 
     def received(self, link: Link, frames: list[Frame]) -> None:
-        if frames and not self.bodies:
+        if frames and not self.bodies and not self.syncing:
             self.loop.call_soon(self._replicate)
         unpack, size, end = _append.unpack_from, _append.size, self.end
         for frame in frames:
@@ -164,6 +165,7 @@ class Leader:
         self.end = end
 
     def _replicate(self) -> None:
+        self.syncing = True
         bodies, self.bodies = self.bodies, []
         frame = encode_entries(1, 1, self.own, self.first, self.end - self.first, bodies)
         for follower in self.followers:
@@ -173,6 +175,9 @@ class Leader:
 
     def _synced(self, end: int) -> None:
         self.own = end
+        self.syncing = False
+        if self.bodies:
+            self._replicate()
         self._answer()
 
     def _acknowledged(self, link: Link, frames: list[Frame]) -> None:
@@ -212,7 +217,7 @@ async def serve(path: str, file_bytes: int, followers: list[int]) -> None:
 def main() -> None:
     path, file_bytes, *followers = sys.argv[1:]
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.freeze()
+    gc.disable()  # nothing here makes cycles
     uvloop.run(serve(path, int(file_bytes), [int(port) for port in followers]))
 
 
