@@ -73,12 +73,15 @@ class EntryStream:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._fetching: asyncio.Task[None] | None = None
+        self._closed = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> EntryBatch:
         while not self._ready:
+            if self._closed:
+                raise Closed("the reader is closed")
             if self._fetching is None:
                 self._fetching = asyncio.get_running_loop().create_task(self._fetch())
                 self._fetching.add_done_callback(self._fetched)
@@ -110,13 +113,13 @@ class EntryStream:
 
     async def aclose(self) -> None:
         """Stop fetching.  Whoever waits for an entry is told that the stream is closed."""
-        task = self._fetching
-        if task is None:
-            task = self._fetching = asyncio.get_running_loop().create_task(_closed())
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        self._closed = True
         self._ready.clear()
         self._ready_bytes = 0
+        self._news.set()
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._running.discard(self)
@@ -127,17 +130,14 @@ class EntryStream:
     # --- the task --------------------------------------------------------------------------------
 
     async def _fetch(self) -> None:
-        try:
-            await self._begin()
-            deadline = self._deadline()
-            while self.end is None or self._at.next < self.end:
-                await self._until_room()
-                if await self._fetch_some():
-                    deadline = self._deadline()
-                elif not self._follow and deadline.passed:
-                    raise DeadlineExceeded(f"reading {self.shard!r} to {self.end}", deadline.ms)
-        except asyncio.CancelledError:
-            raise Closed("the reader is closed") from None
+        await self._begin()
+        deadline = self._deadline()
+        while self.end is None or self._at.next < self.end:
+            await self._until_room()
+            if await self._fetch_some():
+                deadline = self._deadline()
+            elif not self._follow and deadline.passed:
+                raise DeadlineExceeded(f"reading {self.shard!r} to {self.end}", deadline.ms)
 
     async def _begin(self) -> None:
         deadline = self._deadline()
@@ -200,7 +200,3 @@ class EntryStream:
 
     def _deadline(self) -> Deadline:
         return Deadline(self._deadline_ms, asyncio.get_running_loop().time)
-
-
-async def _closed() -> None:
-    raise Closed("the reader is closed")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-
-from client.proxy import Proxy
 from node.cluster import PLAN, now_ms
 from node.planes import PlaneCluster
+
+from client.proxy import Proxy
 from shardlog.client import Client, ClientLimits, Record
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.messages import Envelope

@@ -47,9 +47,7 @@ def test_T6_replies_are_lost_and_the_leader_fails(tmp_path: Path):
         s.proxies[s.leader].to_client = False
         futures = [producer.send(b"%d" % n) for n in range(20)]
         await until(lambda: s.cluster.end(s.leader) == first + 21)
-        await until(
-            lambda: all(s.cluster.end(name) == first + 21 for name in s.cluster.nodes)
-        )
+        await until(lambda: all(s.cluster.end(name) == first + 21 for name in s.cluster.nodes))
         await s.cluster.stop(s.leader)
         assert [await future for future in futures] == list(range(first + 1, first + 21))
         assert producer.session == session

@@ -13,7 +13,7 @@ from shardlog.protocol.coordination import Promote
 
 async def appends(s: Story, stop: asyncio.Event) -> list[int]:
     """One after the other, until told to stop."""
-    offsets = []
+    offsets: list[int] = []
     async with s.client.producer(SHARD) as producer:
         while not stop.is_set():
             offsets.append(await producer.append(b"%d" % len(offsets)))

@@ -1,0 +1,104 @@
+"""Records become requests, and everyone is told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardlog.client.batching import Gathering, Group, fail, pieces, record_bytes
+from shardlog.client.failures import Closed, InvalidRecord
+from shardlog.client.records import Range
+from shardlog.transport.batch import Batch
+from shardlog.transport.compression import Compression
+
+
+def within_a_loop(told: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        await told()
+
+    asyncio.run(whole())
+
+
+def test_one_request_tells_records_and_groups():
+    @within_a_loop
+    async def _() -> None:
+        loop = asyncio.get_running_loop()
+        gathering = Gathering(5.0)
+        first, last = loop.create_future(), loop.create_future()
+        group = Group(loop.create_future(), 2)
+        gathering.add(b"a", b"key", None, (), first)
+        gathering.add_many([b"b", b"c"], group)
+        gathering.add(b"d", None, None, (), last)
+        request = gathering.sealed(Compression.NONE)
+        assert (request.count, request.expires_at) == (4, 5.0)
+        assert Batch(request.body).values.all() == [b"a", b"b", b"c", b"d"]
+        request.appended(100)
+        assert (first.result(), last.result()) == (100, 103)
+        assert not group.future.done()
+        group.appended(50, 7)
+        assert group.future.result() == [Range(50, 7), Range(101, 2)]
+        assert Range(101, 2).end == 103
+
+
+def test_a_failure_reaches_those_who_still_wait():
+    @within_a_loop
+    async def _() -> None:
+        loop = asyncio.get_running_loop()
+        waiting, gone = loop.create_future(), loop.create_future()
+        group = Group(loop.create_future(), 1)
+        gone.cancel()
+        fail([(0, 1, waiting), (1, 1, gone), (2, 1, group)], Closed("closed"))
+        for future in (waiting, group.future):
+            with pytest.raises(Closed):
+                await future
+        group.appended(1, 1)
+
+
+def test_timestamps_decide_what_goes_together():
+    @within_a_loop
+    async def _() -> None:
+        future = asyncio.get_running_loop().create_future
+        gathering = Gathering(0.0)
+        assert gathering.takes(None)
+        assert gathering.takes(7)
+        gathering.add(b"", None, 1_000, (), future())
+        assert not gathering.takes(None)
+        assert gathering.takes(0)
+        assert gathering.takes(999 + (1 << 32))
+        assert not gathering.takes(1_000 + (1 << 32))
+        gathering.add(b"", None, 0, (), future())
+        assert not gathering.takes(1 << 32)
+        plain = Gathering(0.0)
+        plain.add(b"", None, None, (), future())
+        assert not plain.takes(1)
+
+
+def test_what_can_be_no_record_is_refused():
+    assert record_bytes(b"value", b"key", [("name", b"x")]) == 5 + 4 + 3 + 4 + 1 + 6
+    for value, key, headers in (
+        ("text", None, []),
+        (7, None, []),
+        (b"", "key", []),
+        (b"", None, [("n" * 65_536, b"")]),
+    ):
+        with pytest.raises(InvalidRecord):
+            record_bytes(value, key, headers)  # type: ignore[arg-type]
+
+    @within_a_loop
+    async def _() -> None:
+        gathering = Gathering(0.0)
+        group = Group(asyncio.get_running_loop().create_future(), 1)
+        gathering.add_many(["text"], group)  # type: ignore[list-item]
+        with pytest.raises(InvalidRecord):
+            gathering.sealed(Compression.NONE)
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=60), st.integers(-10, 200),
+       st.integers(1, 100))  # fmt: skip
+def test_pieces_hold_everything_in_order_and_no_more_than_fits(values, first, each):
+    made = pieces(values, first, each)
+    assert [value for piece in made for value in piece] == values
+    for room, piece in zip([first] + [each] * len(made), made, strict=False):
+        assert len(piece) == 1 or sum(map(len, piece)) + 4 * len(piece) <= room

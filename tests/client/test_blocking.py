@@ -1,0 +1,68 @@
+"""The client for scripts, in a thread beside a cluster."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from client.cluster import SHARD, Story, story
+from shardlog.client import Range
+from shardlog.client.blocking import Client
+from shardlog.client.failures import Closed, InvalidArgument, NoSuchShard
+
+
+def script(tmp_path: Path, written: Callable[[str], None]) -> None:
+    """Run it in a thread, against the directory of a cluster."""
+
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        await asyncio.to_thread(written, s.cluster.url)
+
+
+def test_appending_and_reading(tmp_path: Path):
+    def written(url: str) -> None:
+        with Client(url) as client:
+            with client.producer(SHARD, linger_ms=1) as producer:
+                first = producer.append(b"one", b"key")
+                futures = [producer.send(b"%d" % n) for n in range(10)]
+                offsets = [future.result(10) for future in futures]
+                ranges = producer.append_many([b"many"] * 100)
+                more = producer.send_many([b"more"] * 5).result(10)
+                producer.flush()
+            assert offsets == list(range(first + 1, first + 11))
+            assert ranges == [Range(first + 11, 100)]
+            assert more == [Range(first + 111, 5)]
+            records = list(client.read(SHARD))
+            assert [record.offset for record in records] == list(range(first, first + 116))
+            assert client.end(SHARD) == first + 116
+            assert client.first(SHARD) == 0
+            assert client.locate(SHARD, 1 << 60) == first + 116
+            assert sum(each.batch.count for each in client.batches(SHARD)) == 116
+            tail = client.tail(SHARD, first + 110)
+            assert [next(tail).offset for _ in range(6)] == list(range(first + 110, first + 116))
+            tail.close()  # type: ignore[attr-defined]
+            assert next(iter(client.tail_batches(SHARD))).base_offset == first
+
+    script(tmp_path, written)
+
+
+def test_failures_are_the_same(tmp_path: Path):
+    def written(url: str) -> None:
+        with Client(url) as client:
+            with pytest.raises(NoSuchShard):
+                client.end("other")
+            with pytest.raises(NoSuchShard):
+                list(client.read("other"))
+            with pytest.raises(InvalidArgument):
+                client.producer(SHARD, inflight_requests_max=33)
+        with pytest.raises(Closed):
+            client.end(SHARD)
+        client.close()
+
+    script(tmp_path, written)
+
+
+def test_a_url_that_is_none_leaves_no_thread():
+    with pytest.raises(InvalidArgument, match="neither"):
+        Client("ftp://somewhere")
