@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -53,29 +52,31 @@ class _Log:
     def __init__(self, path: Path, label: str) -> None:
         self.path = path
         self.label = label
-        self._file: BinaryIO | None = None
+        self._at = 0
+        # The beginning of a line whose end is not written yet.
         self._rest = b""
 
     def show_last(self, lines: int) -> None:
-        if self._opened() is not None:
-            self._show(deque(self._read_lines(), maxlen=lines))
+        self._at = max(0, self._size() - TAIL_BYTES_MAX)
+        self._show(deque(self._new_lines(), maxlen=lines))
 
     def show_new(self) -> None:
-        if self._opened() is not None:
-            self._show(self._read_lines())
+        if self._size() < self._at:
+            self._at, self._rest = 0, b""
+        self._show(self._new_lines())
 
-    def _opened(self) -> BinaryIO | None:
-        if self._file is None and self.path.exists():
-            self._file = open(self.path, "rb")  # noqa: SIM115 - until the command ends
-            size = os.fstat(self._file.fileno()).st_size
-            self._file.seek(max(0, size - TAIL_BYTES_MAX))
-        return self._file
+    def _size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
 
-    def _read_lines(self) -> Iterator[bytes]:
-        assert self._file is not None
-        while piece := self._file.read(PIECE_BYTES):
-            *whole, self._rest = (self._rest + piece).split(b"\n")
-            yield from whole
+    def _new_lines(self) -> Iterator[bytes]:
+        if not self.path.exists():
+            return
+        with open(self.path, "rb") as file:
+            file.seek(self._at)
+            while piece := file.read(PIECE_BYTES):
+                self._at += len(piece)
+                *whole, self._rest = (self._rest + piece).split(b"\n")
+                yield from whole
 
     def _show(self, lines: Iterable[bytes]) -> None:
         for line in lines:

@@ -17,7 +17,7 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 # struct flock of 64-bit Linux: type, whence, start, length (0: to the end), pid.
@@ -112,6 +112,29 @@ def start(
 
     It gets a session of its own, so that Ctrl-C and the end of a terminal do not reach it.
     """
+    return _started(held, command, environment, log, lambda: write_pid(held))
+
+
+def start_orphan(
+    held: int, command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> None:
+    """Start a program that is nobody's child, and has nobody who must wait for it."""
+
+    def leave_parent() -> None:
+        if os.fork():
+            os._exit(0)
+        write_pid(held)
+
+    _started(held, command, environment, log, leave_parent).wait()
+
+
+def _started(
+    held: int,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    first: Callable[[], None],
+) -> subprocess.Popen[bytes]:
     try:
         with open(log, "ab") as out:
             return subprocess.Popen(
@@ -123,7 +146,7 @@ def start(
                 env=dict(environment),
                 start_new_session=True,
                 pass_fds=(held,),
-                preexec_fn=lambda: write_pid(held),  # noqa: PLW1509 - there is one thread
+                preexec_fn=first,  # noqa: PLW1509 - it only forks and writes
             )
     finally:
         os.close(held)

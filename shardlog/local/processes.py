@@ -12,6 +12,7 @@ from shardlog.local.cluster_file import load
 from shardlog.local.failures import NoSuchProcess, NotRunning
 from shardlog.local.layout import SUPERVISOR, Layout
 from shardlog.local.pid_file import PidFile
+from shardlog.local.stopping import KILL_TIMEOUT_MS, await_ends, send
 
 PAUSED = ("T", "t")
 
@@ -74,11 +75,19 @@ def read_tally(layout: Layout) -> dict[str, tuple[int, str]]:
 
 
 def signal_process(layout: Layout, name: str, number: signal.Signals) -> None:
+    """A kill is waited for: whoever is told that a process is killed finds it gone."""
     known = names(layout)
     if name not in known:
         raise NoSuchProcess(name, known)
-    if not PidFile(layout.pid_file(name)).signal(number):
+    process = PidFile(layout.pid_file(name)).open_process()
+    if process is None:
         raise NotRunning(name)
+    try:
+        send(process, number)
+        if number is signal.SIGKILL:
+            await_ends({name: process}, KILL_TIMEOUT_MS)
+    finally:
+        os.close(process)
 
 
 def await_supervisor_end(layout: Layout) -> None:

@@ -26,7 +26,7 @@ from shardlog.local.failures import (
     UnusableDirectory,
 )
 from shardlog.local.layout import SUPERVISOR, Layout
-from shardlog.local.pid_file import PidFile, start
+from shardlog.local.pid_file import PidFile, start_orphan
 from shardlog.local.processes import read_tally
 from shardlog.local.programs import require_installed, supervisor_command
 
@@ -78,7 +78,7 @@ def start_supervisor(layout: Layout) -> bool:
     held = PidFile(layout.pid_file(SUPERVISOR)).take()
     if held is None:
         return False
-    start(held, supervisor_command(layout), os.environ, layout.log(SUPERVISOR))
+    start_orphan(held, supervisor_command(layout), os.environ, layout.log(SUPERVISOR))
     return True
 
 
