@@ -49,6 +49,8 @@ class CoordinatorHost:
         self.limits = limits or CoordinatorLimits()
         self.driver_limits = driver_limits or DriverLimits()
         self.shards: dict[str, Shard] = {}
+        # Of the store, up to which `shards` tells everything.
+        self.revision = 0
         # Records that cannot be read, by shard: nothing is done for these.
         self.unreadable: dict[str, BadRecord] = {}
         # Shards that this process has given up, and why.
@@ -75,10 +77,12 @@ class CoordinatorHost:
         """The records as they are, then everything that becomes of them."""
         listing = await self._listing()
         self._relist(listing.records)
+        self.revision = listing.revision
         self.begun.set()
         async with self.store.watch(SHARDS, listing.next_revision) as watch:
             async for news in watch:
                 self._learn(news)
+                self.revision = news.revision
 
     async def _listing(self) -> Listing:
         while True:

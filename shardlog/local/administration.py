@@ -16,6 +16,7 @@ from shardlog.coordinator.driver import Control, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, count_replicas, next_command
 from shardlog.local.wanted import WantedReplicas
+from shardlog.metadata.records import shard_key
 from shardlog.protocol.coordination import (
     AbortChange,
     Command,
@@ -138,7 +139,7 @@ class Administration:
         self._require_nodes(nodes)
         await self.wanted.write(name, None)
         await self.command(name, CreateShard(tuple(nodes), quorum))
-        return await self._seen(name)
+        return self.shard(name)
 
     async def scale(self, name: str, replicas: int) -> Shard:
         """Only writes down what is wanted; `run` does it."""
@@ -189,13 +190,13 @@ class Administration:
                 raise NotNow("no answer in time: it may be done, or not") from None
         if isinstance(answer, Rejected):
             raise NotNow(answer.reason)
+        await self._heard_of(name)
 
-    async def _seen(self, name: str) -> Shard:
-        """The record has been written; the watch tells of it in a moment."""
-        async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
-            while name not in self.host.shards:
-                await asyncio.sleep(0.005)
-        return self.host.shards[name]
+    async def _heard_of(self, name: str) -> None:
+        """Until the watch has told what stands now: whoever asks next shall find what was done."""
+        found = await self.host.store.get(shard_key(name))
+        while found is not None and self.host.revision < found.version:
+            await asyncio.sleep(0.002)
 
     def _require_nodes(self, nodes: Sequence[str]) -> None:
         for node in nodes:
