@@ -27,11 +27,13 @@ from shardlog.protocol.coordination import (
     CoordinatorEvent,
     Load,
     Loaded,
+    NobodyListens,
     Rejected,
     Swapped,
 )
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
+from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
@@ -41,11 +43,18 @@ class Unanswered(Exception):  # noqa: N818 - named after what happened
     """A node could not be reached, or gave no answer in time."""
 
 
+class NotListening(Unanswered):
+    """The node's machine answered that nobody listens there: the process is gone, or not yet up."""
+
+
 class Control(Protocol):
     """Calls to nodes."""
 
     async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope | None:
-        """The node's answer, None if it has nothing to tell; `Unanswered` if there is none."""
+        """The node's answer, None if it has nothing to tell; `Unanswered` if there is none.
+
+        `NotListening` if it is known that there cannot be one.
+        """
         ...
 
 
@@ -169,12 +178,15 @@ class ShardCoordinator:
     async def _call(self, envelope: Envelope) -> None:
         try:
             answer = await self.control.call(envelope, self.limits.call_timeout_ms)
+        except NotListening:
+            self.step(NobodyListens(Member(envelope.dst, envelope.dst_incarnation)))
         except Unanswered:
-            return
+            pass
+        else:
+            if answer is not None:
+                self.step(Received(answer))
         finally:
             self._calls -= 1
-        if answer is not None:
-            self.step(Received(answer))
 
     async def _load(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardlog.protocol.effects import Received, Send, Tick
+from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard
@@ -97,7 +98,14 @@ class LeadersCounted:
     leaders: tuple[tuple[str, int], ...]
 
 
-CoordinatorEvent = Loaded | Swapped | Commanded | LeadersCounted | Received | Tick
+@dataclass(frozen=True, slots=True)
+class NobodyListens:
+    """The member's machine is there, and says that nobody listens at the node's address."""
+
+    member: Member
+
+
+CoordinatorEvent = Loaded | Swapped | Commanded | LeadersCounted | NobodyListens | Received | Tick
 
 # --- effects -----------------------------------------------------------------------------------
 
@@ -139,9 +147,14 @@ CoordinatorEffect = Load | CompareAndSwap | Send | Accepted | Rejected
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLimits:
-    """Every bound of a coordinator, with its unit in the name."""
+    """Every bound of a coordinator, with its unit in the name.
+
+    A leader is given up after it has not been seen to work for `leader_timeout_ms`; if nobody
+    listens at its address any more, once its followers have not heard it for `gone_ms`.
+    """
 
     status_ms: int = 100
+    gone_ms: int = 200
     resend_ms: int = 150
     leader_timeout_ms: int = 600
     election_timeout_ms: int = 1500

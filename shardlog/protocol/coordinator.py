@@ -21,6 +21,7 @@ from shardlog.protocol.coordination import (
     CoordinatorEvent,
     LeadersCounted,
     Loaded,
+    NobodyListens,
     Swapped,
 )
 from shardlog.protocol.coordinator_state import CoordinatorState, Intent
@@ -64,6 +65,8 @@ class Coordinator(CoordinatorState):
             self._obey(event)
         elif isinstance(event, LeadersCounted):
             self.leaders = dict(event.leaders)
+        elif isinstance(event, NobodyListens):
+            tending.unheeded(self, event.member)
         out, self.out = self.out, []
         return out
 

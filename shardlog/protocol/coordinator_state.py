@@ -81,6 +81,7 @@ class CoordinatorState:
         "shard",
         "snapshot",
         "target",
+        "unheeded_ms",
         "version",
         "wanted",
         "writing",
@@ -125,6 +126,8 @@ class CoordinatorState:
         self.target: Member | None = None
         self.paused_ms = -1
         self.bad_reports = 0
+        # Since when nobody has listened at the leader's address; -1 while somebody may.
+        self.unheeded_ms = -1
         self.healthy_ms = self.now_ms
         self.changed_ms = self.now_ms
         self.polled_ms = -1

@@ -4,6 +4,10 @@ That the coordinator cannot reach a leader says little: the link between the two
 the shard works.  A leader works as long as enough followers hear it for a replication quorum; and
 since it marks its heartbeats as worthless once it no longer hears such a quorum itself, followers
 cannot be fooled by a link that is cut one way only.
+
+Silence takes its time to be told from slowness.  A process that was killed need not be waited for
+as long: its machine says at once that nobody listens at its address.  That alone deposes nobody
+either; so many followers have to say that they no longer hear it that it cannot commit any more.
 """
 
 from __future__ import annotations
@@ -46,6 +50,29 @@ def leader_works(
     }
     quorum = policy.of(len(ensemble)).replication
     return quorum > 1 and reached(quorum, ensemble, hearing | {leader})
+
+
+def given_up(
+    leader: Member,
+    ensemble: Ensemble,
+    policy: QuorumPolicy,
+    seen: Mapping[Member, Seen],
+    since_ms: int,
+    silence_ms: int,
+) -> bool:
+    """Whether followers that reported after `since_ms` leave the leader without a quorum.
+
+    A follower speaks against it that has not heard it for `silence_ms`, by its own clock.
+    """
+    against = {
+        member
+        for member, each in seen.items()
+        if member != leader
+        and each.at_ms >= since_ms
+        and not (each.report.leader == leader and 0 <= each.report.heard_ms_ago < silence_ms)
+    }
+    hearing = [member for member in ensemble if member not in against]
+    return not reached(policy.of(len(ensemble)).replication, ensemble, hearing)
 
 
 def election_possible(

@@ -25,7 +25,7 @@ from shardlog.protocol.messages import (
     StatusRequest,
 )
 from shardlog.protocol.shard import Joining, Shard, Status
-from shardlog.protocol.suspicion import Seen, election_possible, leader_works
+from shardlog.protocol.suspicion import Seen, election_possible, given_up, leader_works
 
 BAD_REPORTS_MAX = 2
 LOST_REPORTS_MIN = 3
@@ -90,10 +90,17 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
         c.changed_ms = c.now_ms  # as long as it gets further it is not given up
     if record.status is not Status.STEADY or report.member != record.leader:
         return
+    c.unheeded_ms = -1
     if report.role == "LEADER" or report.epoch < record.epoch:
         c.bad_reports = 0
     else:
         c.bad_reports += 1
+
+
+def unheeded(c: CoordinatorState, member: Member) -> None:
+    """Nobody listens where the leader was: that it is gone its followers have to confirm."""
+    if c.record and c.record.leader == member and c.unheeded_ms < 0:
+        c.unheeded_ms = c.now_ms
 
 
 def contradicts(record: Shard, report: StatusReport) -> bool:
@@ -160,7 +167,15 @@ def must_elect(c: CoordinatorState, record: Shard) -> bool:
         c.healthy_ms = c.now_ms
     silent = c.now_ms - c.healthy_ms >= c.limits.leader_timeout_ms
     suspect = silent or c.bad_reports >= BAD_REPORTS_MAX or leader in lost_members(c, record)
+    suspect = suspect or _is_gone(c, record, leader)
     return suspect and election_possible(record.ensembles, record.quorum, c.seen, since)
+
+
+def _is_gone(c: CoordinatorState, record: Shard, leader: Member) -> bool:
+    """By two witnesses that know nothing of each other: its machine, and its followers."""
+    if c.unheeded_ms < 0:
+        return False
+    return given_up(leader, record.ensemble, record.quorum, c.seen, c.unheeded_ms, c.limits.gone_ms)
 
 
 def lost_members(c: CoordinatorState, record: Shard) -> list[Member]:

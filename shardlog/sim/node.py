@@ -147,6 +147,7 @@ class Node:
 
     def receive(self, envelope: Envelope) -> None:
         if not self.up:
+            self.world.nobody_listens(envelope)
             return
         draw = 0
         if type(envelope.message) is Create:

@@ -222,6 +222,7 @@ def _coordinator_limits(random: Random, speed: float) -> CoordinatorLimits:
     factor = speed * random.choice((0.5, 1.0))
     return CoordinatorLimits(
         status_ms=int(100 * speed),
+        gone_ms=int(200 * speed),
         resend_ms=int(150 * speed),
         leader_timeout_ms=int(600 * speed),
         election_timeout_ms=int(1500 * factor),

@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from shardlog.protocol.coordination import Accepted, Command, CreateShard, Rejected
+from shardlog.protocol.coordination import (
+    Accepted,
+    Command,
+    CreateShard,
+    NobodyListens,
+    Rejected,
+)
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Role
 from shardlog.sim.ambush import Ambush
@@ -36,6 +44,12 @@ CHECK_EVERY_US = 100_000
 COMMAND_AGAIN_US = 200_000
 CALMED_MAX = 5
 """How many times as long as planned a run may take to become large enough."""
+
+
+def _tell(news: tuple[Operator, int, NobodyListens]) -> None:
+    operator, generation, event = news
+    if operator.generation == generation:
+        operator.take(event)
 
 
 class World:
@@ -213,6 +227,16 @@ class World:
         for operator in self.operators.values():
             if operator.up:
                 operator.watch()
+
+    def nobody_listens(self, envelope: Envelope) -> None:
+        """The machine of a dead process tells an operator so, unless the way back is cut."""
+        operator = self.operators.get(envelope.src)
+        if operator is None or not operator.up:
+            return
+        back = self.network.link(envelope.dst, envelope.src)
+        if not back.cuts and back.held is None:
+            event = NobodyListens(Member(envelope.dst, envelope.dst_incarnation))
+            self.scheduler.after(back.delay_us, _tell, (operator, operator.generation, event))
 
     def node_went_down(self, node: Node) -> None:
         self.adversary.node_went_down(node)

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from coordinator.nodes import SHARD, Cluster, now_ms
-from shardlog.coordinator.calls import NodeControl, nodes_of
-from shardlog.coordinator.driver import DriverLimits, Unanswered
+from shardlog.coordinator.calls import NodeControl, is_refused, nodes_of
+from shardlog.coordinator.driver import DriverLimits, NotListening, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.protocol import messages
 from shardlog.protocol.coordination import Accepted, CreateShard, Promote, TrimShard
@@ -164,13 +164,35 @@ def test_what_goes_wrong_on_the_way_is_no_answer():
                 await control.call(ask("b", messages.StatusRequest(1)), 50)
             assert isinstance(control.failures["b"], DeadlineExceeded)
             await nodes["b"].server.stop(0)
-            with pytest.raises(Unanswered):
+            with pytest.raises(NotListening):
                 await control.call(ask("b", messages.StatusRequest(1)), 5000)
             assert isinstance(control.failures["b"], Unreachable)
             answer = await control.call(ask("a", messages.Create()), 5000)
             assert answer is not None
             assert isinstance(answer.message, messages.Created)
             assert "a" not in control.failures
+
+    asyncio.run(story())
+
+
+def test_who_does_not_answer_may_still_listen():
+    async def story() -> None:
+        async def ignore(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        listener = await asyncio.start_server(ignore, "127.0.0.1", 0)
+        address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        client = ControlClient(LIMITS)
+        control = NodeControl(client, lambda _: address, DATA.get)
+        with pytest.raises(Unanswered) as failed:
+            await control.call(ask("a", messages.Create()), 1000)
+        assert not isinstance(failed.value, NotListening)
+        assert not await is_refused(address)
+        listener.close()
+        await listener.wait_closed()
+        assert await is_refused(address)
+        assert await is_refused(address.replace("127.0.0.1", "[::ffff:127.0.0.1]"))
+        await client.close()
 
     asyncio.run(story())
 

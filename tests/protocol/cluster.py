@@ -22,6 +22,7 @@ from shardlog.protocol.coordination import (
     CoordinatorLimits,
     CreateShard,
     Load,
+    NobodyListens,
     Rejected,
 )
 from shardlog.protocol.coordinator import Coordinator
@@ -78,6 +79,8 @@ class Cluster:
         self.now_ms = 0
         self.down: set[str] = set()
         self.cut: set[tuple[str, str]] = set()
+        # Nodes at whose address operators find nobody listening, whether they run or not.
+        self.unheeded: set[str] = set()
         self.hold: Callable[[Envelope], bool] = lambda envelope: False
         self.held: list[Envelope] = []
         # All that happened, for a test to look at; `on_line` may kill whoever it likes.
@@ -275,6 +278,10 @@ class Cluster:
 
     def _send(self, envelope: Envelope) -> None:
         src, dst, message = envelope.src, envelope.dst, envelope.message
+        if dst in self.unheeded and src in self.coordinators:
+            event = NobodyListens(Member(dst, envelope.dst_incarnation))
+            self.scheduler.after(0, self._later(src), event)
+            return
         if (src, dst) in self.cut:
             return
         if self.hold(envelope):

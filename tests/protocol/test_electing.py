@@ -309,6 +309,45 @@ def test_T11_a_leader_that_nobody_hears_is_deposed_once():
     written(cluster)
 
 
+def test_T11_a_leader_that_was_killed_is_replaced_sooner_than_a_silent_one():
+    cluster = up()
+    cluster.kill("a")
+    cluster.unheeded = {"a"}
+    cluster.run_until(lambda: cluster.record.status is Status.STEADY and cluster.led_by != "a", 500)
+    written(cluster)
+
+
+def test_T11_that_nobody_listens_deposes_no_leader_that_its_followers_hear():
+    cluster = up()
+    cluster.unheeded = {"a"}
+    before = elections(cluster)
+    cluster.run(10_000)
+    assert elections(cluster) == before
+    assert cluster.led_by == "a"
+    written(cluster)
+
+
+def test_T11_one_follower_that_hears_the_leader_is_enough():
+    cluster = up()
+    cluster.unheeded = {"a"}
+    cluster.cut = {("a", "b")}
+    before = elections(cluster)
+    cluster.run(10_000)
+    assert elections(cluster) == before
+
+
+def test_T11_who_listens_again_is_judged_by_its_silence_alone():
+    cluster = up()
+    cluster.unheeded = {"a"}
+    cluster.run(300)
+    cluster.unheeded = set()
+    cluster.run(300)
+    cluster.cut = {("a", "b"), ("a", "c"), ("op", "a")}
+    before = elections(cluster)
+    cluster.run(500)
+    assert elections(cluster) == before
+
+
 def test_T11_no_election_is_begun_that_cannot_end():
     cluster = up()
     before = elections(cluster)

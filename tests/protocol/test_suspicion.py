@@ -9,7 +9,7 @@ from protocol.harness import chain, only
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import StatusReport, StatusRequest
 from shardlog.protocol.quorum import QuorumPolicy
-from shardlog.protocol.suspicion import Seen, election_possible, leader_works
+from shardlog.protocol.suspicion import Seen, election_possible, given_up, leader_works
 
 A, B, C = ABC = tuple(Member(node, 1) for node in "abc")
 NOW_MS, SINCE_MS = 1000, 400
@@ -62,6 +62,35 @@ def test_T11_a_follower_counts_only_towards_a_quorum():
 def test_T11_nobody_can_vouch_for_a_leader_that_needs_nobody():
     assert not works(ensemble=(A,))
     assert works(leader(), ensemble=(A,))
+
+
+def no_more(*seen, ensemble=ABC, policy=MAJORITY):
+    return given_up(A, ensemble, policy, dict(seen), NOW_MS - 100, 200)
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param([follower(B, 250), follower(C, 200)], True, id="nobody hears it"),
+        pytest.param([follower(B, 250), follower(C, 199)], False, id="one hears it"),
+        pytest.param([follower(B, 250)], False, id="one says nothing"),
+        pytest.param(
+            [follower(B, 250), follower(C, 250, at_ms=NOW_MS - 101)], False, id="one said it before"
+        ),
+        pytest.param([follower(B, -1), follower(C, -1)], True, id="nobody ever heard it"),
+        pytest.param([follower(B, 0, leader=C), follower(C, 250)], True, id="one hears another"),
+        pytest.param([leader(quorum_fresh=False), follower(B, 250)], False, id="its own word"),
+        pytest.param([], False, id="nobody says anything"),
+    ],
+)
+def test_T11_a_leader_where_nobody_listens_is_given_up_by_its_followers(seen, expected):
+    assert no_more(*seen) is expected
+
+
+def test_T11_followers_cannot_give_up_a_leader_that_needs_none():
+    assert not no_more(ensemble=(A,))
+    alone = QuorumPolicy(1, 3)
+    assert not no_more(follower(B, 250), follower(C, 250), policy=alone)
 
 
 @pytest.mark.parametrize(
