@@ -18,7 +18,7 @@ from typing import Self
 
 from shardlog.client.directory import Directory, directory_of
 from shardlog.client.exchange import Exchange
-from shardlog.client.failures import Closed, InvalidArgument
+from shardlog.client.failures import ClientFailure, Closed, InvalidArgument
 from shardlog.client.limits import LIMITS, REQUESTS_MAX, ClientLimits
 from shardlog.client.links import Links
 from shardlog.client.lookup import Lookup
@@ -68,7 +68,12 @@ class Client:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        """What went wrong inside matters more than what `close` has to tell."""
+        try:
+            await self.close()
+        except ClientFailure:
+            if value is None:
+                raise
 
     async def close(self) -> None:
         """Flush and close all producers, end all readers, and say goodbye to all nodes.

@@ -6,10 +6,11 @@ the connection breaks, the leader changes or nothing is answered, it starts over
 that is unanswered again, in order, under the same numbers.  A leader that knows a number already
 answers with the offset that the first try got.
 
-A session that was evicted cannot be asked any more.  A request that was sent once, and whose answer
-is that the session is unknown, is certainly not in the log, and goes on under a new session; if any
-was sent more often nobody can tell, and all their callers hear of it.  A request whose deadline has
-passed is still sent again for those behind it, and given up with the last of them.
+When a request is refused for good, because the session was evicted or the batch may not be, no
+later number can be appended either.  What was sent once is then certainly not in the log, and goes
+on under a new session; if any was sent more often nobody can tell, and all their callers hear of
+it.  The new session waits for the answers to those that were sent before.  A request whose deadline
+has passed is still sent again for those behind it, and given up with the last of them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Delivery:
     ) -> None:
         self.session = 0
         """0 until it is registered."""
+        self._over = False  # the session takes no more requests, and waits for its last answers
         self._exchange = exchange
         self._route = exchange.route
         self._shard = exchange.route.shard
@@ -76,7 +78,7 @@ class Delivery:
     @property
     def is_free(self) -> bool:
         """Whether a request that is put now would not have to wait for others."""
-        return not self._queue and self._window.has_room
+        return not self._queue and self._window.has_room and not self._over
 
     @property
     def is_busy(self) -> bool:
@@ -118,7 +120,7 @@ class Delivery:
         while connection.writable:
             request = window.to_send()
             if request is None:
-                if not self._queue or not window.has_room:
+                if not self._queue or not window.has_room or self._over:
                     return
                 request = self._queue.popleft()
                 if len(request.body) + _APPEND_BYTES > connection.frame_bytes_max:
@@ -156,7 +158,9 @@ class Delivery:
         if not found.settled:
             found.appended(base)
             self._on_settled(found, None)
-        if self._queue:
+        if self._over:
+            self._end_session()
+        elif self._queue:
             self._pump()
 
     def refused(self, request: int, refusal: Refusal) -> None:
@@ -167,20 +171,18 @@ class Delivery:
             if found is not None and not found.settled:
                 self._progressed()
                 self._fail(found, OffsetForgotten(self._shard, request))
+            if self._over:
+                self._end_session()
             return
-        if isinstance(refusal, SessionUnknown):
-            self._give_up_session()
-            self._break(None)
-            return
-        failure = failure_of(self._shard, refusal)
-        if isinstance(failure, NoLeader) and self._channel is not None:
-            self._route.refused(self._channel, refusal)
-        elif not isinstance(failure, Unavailable):
-            found = self._window.answered(request)
-            if found is not None and not found.settled:
-                self._fail(found, failure)
-            self._give_up_session()
-        self._break(failure)
+        failure = None
+        if not isinstance(refusal, SessionUnknown):
+            failure = failure_of(self._shard, refusal)
+        if isinstance(failure, Unavailable):
+            if isinstance(failure, NoLeader) and self._channel is not None:
+                self._route.refused(self._channel, refusal)
+            self._break(failure)
+        else:
+            self._take_back(request, failure)
 
     def drained(self) -> None:
         self._pump()
@@ -192,18 +194,30 @@ class Delivery:
         self._progress_at = self._loop.time()
         self._backoff.reset()
 
-    def _give_up_session(self) -> None:
-        """What was sent once goes on under a new session; see above."""
-        session, self.session = self.session, 0
-        left = self._window.clear()
-        if all(request.sends <= 1 for request in left):
-            for request in reversed(left):
-                if not request.settled:
-                    request.sends = request.number = 0
-                    self._queue.appendleft(request)
-            return
-        for request in left:
-            self._fail(request, SessionEvicted(self._shard, session))
+    def _take_back(self, number: int, failure: ClientFailure | None) -> None:
+        """This request is refused for good: by `failure`, or with its session.  See above."""
+        taken = self._window.cut(number)
+        certain = all(request.sends <= 1 for request in taken)
+        if taken and taken[0].number == number and failure is not None:
+            self._fail(taken.pop(0), failure)
+        for request in reversed(taken):
+            if not certain:
+                self._fail(request, SessionEvicted(self._shard, self.session))
+            elif not request.settled:
+                request.sends = request.number = 0
+                self._queue.appendleft(request)
+        self._over = True
+        self._end_session()
+
+    def _end_session(self) -> None:
+        if not self._window.requests:
+            self._forget_session()
+            self._break(None)
+
+    def _forget_session(self) -> list[Request]:
+        self.session = 0
+        self._over = False
+        return self._window.clear()
 
     # --- the task --------------------------------------------------------------------------------
 
@@ -304,8 +318,7 @@ class Delivery:
 
     def _abandon(self) -> None:
         """All that the session has unanswered is given up, and the session with it."""
-        self._window.clear()
-        self.session = 0
+        self._forget_session()
         self._break(None)
 
     # --- settling --------------------------------------------------------------------------------
@@ -317,7 +330,7 @@ class Delivery:
 
     def _fail_all(self, failure: ClientFailure) -> None:
         """Nothing can be appended: what was sent before may be in the log all the same."""
-        sent, self.session = self._window.clear(), 0
+        sent = self._forget_session()
         waiting, self._queue = self._queue, deque()
         for request in sent:
             self._fail(request, FateUnknown(self._shard, failure) if request.sends else failure)

@@ -210,7 +210,12 @@ class Producer:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        """What went wrong inside matters more than what `close` has to tell."""
+        try:
+            await self.close()
+        except ClientFailure:
+            if value is None:
+                raise
 
     # --- batches ---------------------------------------------------------------------------------
 

@@ -73,6 +73,14 @@ class Window:
             self._sent = max(0, self._sent - 1)
         return request
 
+    def cut(self, number: int) -> list[Request]:
+        """Take back this one and all behind it; those that were not answered come back."""
+        taken: list[Request] = []
+        while self.requests and self.requests[-1].number >= number:
+            taken.append(self.requests.pop())
+        self._sent = min(self._sent, len(self.requests))
+        return [request for request in reversed(taken) if not request.answered]
+
     def clear(self) -> list[Request]:
         """For a new session: numbers start from 1.  Those that were not answered come back."""
         left = [request for request in self.requests if not request.answered]

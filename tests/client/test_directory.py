@@ -59,7 +59,8 @@ def test_what_a_directory_says():
     with pytest.raises(NoSuchShard):
         placement_of("orders", SAID | {"status": "DELETING"})
     addresses: list[Any] = [[], {"a": "b"}, None]
-    for wrong in (None, [], {}, "x", *[SAID | {"addresses": each} for each in addresses]):
+    wrongs: list[Any] = [None, [], {}, "x", *[SAID | {"addresses": each} for each in addresses]]
+    for wrong in wrongs:
         with pytest.raises(DirectoryRejected):
             placement_of("orders", wrong)
 

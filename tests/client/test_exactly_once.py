@@ -117,6 +117,34 @@ def test_T7_an_idle_session_that_was_evicted_costs_nothing(tmp_path: Path):
         assert values == [b"first", *[b"%d" % n for n in range(40)]]
 
 
+def test_T7_sessions_that_evict_each_other_all_the_time(tmp_path: Path):
+    """What was acknowledged is in the log once, at its offset; what was evicted at most once."""
+
+    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=2))
+    async def _(s: Story) -> None:
+        producers = [s.client.producer(SHARD, batch_bytes=1) for _ in range(4)]
+        told: dict[bytes, int | BaseException] = {}
+
+        async def load(which: int) -> None:
+            for turn in range(25):
+                values = [b"%d %d %d" % (which, turn, n) for n in range(7)]
+                futures = [producers[which].send(value) for value in values]
+                answers = await asyncio.gather(*futures, return_exceptions=True)
+                told.update(zip(values, answers, strict=True))
+
+        await asyncio.gather(*map(load, range(4)))
+        records = await s.records()
+        offsets = {record.value: record.offset for record in records}
+        assert len(offsets) == len(records)
+        evicted = {value for value, answer in told.items() if isinstance(answer, SessionEvicted)}
+        acknowledged = {value: answer for value, answer in told.items() if value not in evicted}
+        assert {value: offsets.get(value) for value in acknowledged} == acknowledged
+        assert len(acknowledged) > 100
+        for producer in producers:
+            if evicted:
+                await asyncio.gather(producer.flush(), return_exceptions=True)
+
+
 def test_a_deadline_ends_it_and_the_fate_is_told(tmp_path: Path):
     @story(tmp_path, proxied=True, client_limits=FAST)
     async def _(s: Story) -> None:

@@ -79,6 +79,16 @@ def test_a_new_session_starts_from_1():
     assert sent(window) == [1]
 
 
+def test_those_behind_a_refused_one_are_taken_back():
+    window, made = filled(5)
+    sent(window)
+    window.answered(4)
+    assert window.cut(3) == [made[2], made[4]]
+    window.rewind()
+    assert sent(window) == [1, 2]
+    assert window.cut(7) == []
+
+
 @given(st.lists(st.sampled_from(["admit", "send", "answer", "late", "rewind"]), max_size=80))
 def test_numbers_leave_without_a_gap_and_never_span_more_than_the_bound(steps):
     window = Window(4)

@@ -1,0 +1,221 @@
+"""What a producer takes, how it makes batches, and what it refuses."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.cluster import SHARD, Story, story, until
+from shardlog.client import ClientLimits, Compression, Range
+from shardlog.client.failures import (
+    BufferFull,
+    Closed,
+    DeadlineExceeded,
+    FateUnknown,
+    InvalidArgument,
+    InvalidRecord,
+    RecordTooLarge,
+    Refused,
+)
+from shardlog.protocol.failures import Illegal
+from shardlog_node.data_plane import PlaneLimits
+
+
+async def counts(s: Story) -> list[int]:
+    """How many records each entry of the log has."""
+    return [each.batch.count async for each in s.client.batches(SHARD)]
+
+
+def test_what_is_sent_in_one_turn_is_one_batch(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD) as producer:
+            futures = [producer.send(b"x") for _ in range(30)]
+            await asyncio.gather(*futures)
+            await producer.append(b"y")
+        assert await counts(s) == [30, 1]
+
+
+def test_batches_linger_and_are_cut_when_full(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, linger_ms=60_000, batch_bytes=140) as producer:
+            futures = []
+            for _ in range(25):
+                futures.append(producer.send(b"0123456789"))
+                await asyncio.sleep(0)
+            await until(futures[19].done)
+            assert not futures[20].done()
+            await producer.flush()
+            assert all(future.done() for future in futures)
+        assert await counts(s) == [10, 10, 5]
+
+
+def test_a_batch_goes_on_filling_up_while_nothing_may_be_sent(tmp_path: Path):
+    @story(tmp_path, proxied=True)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, inflight_requests_max=1) as producer:
+            await producer.append(b"x")
+            s.proxies[s.leader].to_client = False
+            end = s.cluster.end(s.leader)
+            futures = [producer.send(b"x")]
+            await until(lambda: s.cluster.end(s.leader) == end + 1)
+            for _ in range(10):
+                futures.append(producer.send(b"x"))
+                await asyncio.sleep(0)
+            s.proxies[s.leader].to_client = True
+            await asyncio.gather(*futures)
+        assert await counts(s) == [1, 1, 10]
+
+
+def test_many_values_have_one_future(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, batch_bytes=1_000) as producer:
+            single = producer.send(b"single")
+            many = producer.send_many([b"%096d" % n for n in range(25)])
+            base = await single
+            ranges = await many
+            assert await producer.send_many([]) == []
+            assert await producer.append_many([b"a", b"b"]) == [Range(base + 26, 2)]
+        assert ranges == [Range(base + 1, 9), Range(base + 10, 10), Range(base + 20, 6)]
+        values = [record.value for record in await s.records()]
+        assert values == [b"single", *[b"%096d" % n for n in range(25)], b"a", b"b"]
+        assert producer.buffered_bytes == 0
+
+
+def test_what_waits_is_bounded(tmp_path: Path):
+    @story(tmp_path, proxied=True)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, buffer_bytes_max=1_000)
+        await producer.append(b"x")
+        s.proxies[s.leader].to_client = False
+        futures = [producer.send(bytes(100)) for _ in range(10)]
+        with pytest.raises(BufferFull):
+            producer.send(b"")
+        waiting = asyncio.create_task(producer.append(b"patient"))
+        many = asyncio.create_task(producer.append_many([b"patient"] * 3))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        s.proxies[s.leader].to_client = True
+        offsets = [await future for future in futures]
+        assert await waiting == offsets[-1] + 1
+        assert await many == [Range(offsets[-1] + 2, 3)]
+        await producer.close()
+        assert producer.buffered_bytes == 0
+
+
+def test_waiting_for_room_has_a_deadline(tmp_path: Path):
+    @story(tmp_path, proxied=True)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, buffer_bytes_max=100, deadline_ms=60_000)
+        await producer.append(b"x")
+        for proxy in s.proxies.values():
+            proxy.silence()
+        lost = producer.send(bytes(200))
+        producer._deadline_ms = 200
+        with pytest.raises(DeadlineExceeded, match="finding room"):
+            await producer.append(b"y")
+        await producer._delivery.close()
+        with pytest.raises(FateUnknown) as told:
+            await lost
+        assert isinstance(told.value.last, Closed)
+        with pytest.raises(FateUnknown):
+            await producer.close()
+
+
+def test_records_over_the_limit(tmp_path: Path):
+    limits = ClientLimits(record_bytes_max=1_000)
+
+    @story(tmp_path, client_limits=limits)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, batch_bytes=1_000) as producer:
+            with pytest.raises(RecordTooLarge, match="a record of 1001 bytes, more than 1000"):
+                producer.send(bytes(997))
+            with pytest.raises(RecordTooLarge):
+                await producer.append(bytes(500), bytes(600))
+            with pytest.raises(RecordTooLarge):
+                producer.send_many([b"x", bytes(1_001)])
+            await producer.append(bytes(996))
+        assert await counts(s) == [1]
+
+
+def test_a_batch_that_the_node_refuses_fails_alone(tmp_path: Path):
+    @story(tmp_path, plane_limits=PlaneLimits(entry_bytes_max=1_000))
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        futures = [producer.send(bytes(n)) for n in (10, 2_000, 20, 30)]
+        first = await futures[0]
+        with pytest.raises(Refused) as told:
+            await futures[1]
+        assert isinstance(told.value.refusal, Illegal)
+        assert not told.value.retriable
+        assert [await future for future in futures[2:]] == [first + 2, first + 3]
+        with pytest.raises(Refused):
+            await producer.close()
+        assert [len(record.value) for record in await s.records()] == [10, 20, 30]
+
+
+def test_what_can_be_no_record(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD)
+        with pytest.raises(InvalidRecord):
+            producer.send("text")  # type: ignore[arg-type]
+        bad = producer.send_many(["text"])  # type: ignore[list-item]
+        with pytest.raises(InvalidRecord):
+            await bad
+        far = producer.send(b"x", timestamp_ms=1 << 70)
+        with pytest.raises(InvalidRecord):
+            await far
+        assert producer.buffered_bytes == 0
+        with pytest.raises(InvalidRecord):
+            await producer.flush()
+        await producer.append(b"fine")
+        await producer.close()
+        with pytest.raises(Closed):
+            producer.send(b"late")
+
+
+def test_settings_that_can_never_be_right(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        wrong: list[dict[str, Any]] = [
+            {"inflight_requests_max": 0},
+            {"inflight_requests_max": 33},
+            {"batch_bytes": 0},
+            {"batch_bytes": 1 << 30},
+            {"linger_ms": -1},
+            {"deadline_ms": 0},
+        ]
+        for settings in wrong:
+            with pytest.raises(InvalidArgument):
+                s.client.producer(SHARD, **settings)
+        for shard in ("", "x" * 256):
+            with pytest.raises(InvalidArgument):
+                s.client.producer(shard)
+        await s.client.close()
+        with pytest.raises(Closed):
+            s.client.producer(SHARD)
+
+
+def test_a_future_that_nobody_waits_for_any_more(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD) as producer:
+            gone, kept = producer.send(b"gone"), producer.send(b"kept")
+            gone.cancel()
+            await kept
+        assert [record.value for record in await s.records()] == [b"gone", b"kept"]
+
+
+def test_compressed_batches_are_shorter(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        value = b"the same again and again " * 40
+        for compression in Compression:
+            async with s.client.producer(SHARD, compression=compression) as producer:
+                await producer.append_many([value] * 20)
+        assert await counts(s) == [20, 20, 20]
+        assert {record.value for record in await s.records()} == {value}
