@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -27,6 +32,8 @@ from shardlog_node.clock import NodeClock
 from shardlog_node.data_plane import DataPlane
 from shardlog_node.host import HostedReplica, NodeHost
 from shardlog_node.logs import Watch
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 SYNC_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
 
@@ -170,11 +177,11 @@ class NodeCollector(Collector):
             ("connections", "Open connections of the data plane.", plane.connections),
             ("links", "Nodes that this one has opened connections to.", len(plane.links)),
             ("inflight_bytes", "Bytes of appends that are not answered.", plane.budget.bytes),
-            ("inflight_bytes_max", "What these may be.", plane.budget.bytes_max),
+            ("inflight_bytes_max", "So many may be unanswered.", plane.budget.bytes_max),
             ("sync_running_seconds", "Age of the oldest sync.", self._times.longest_ms() / 1000),
             ("clock_sources", "Clocks that are asked, one's own included.", clock.sources),
-            ("clock_agreed", "1 if a majority of them agrees.", clock.agreed is not None),
-            ("clock_ahead_seconds", "Of the wall clock.", clock.ahead_of_wall_ns / 1e9),
+            ("clock_agreed", "1 if a majority of the clocks agrees.", clock.agreed is not None),
+            ("clock_ahead_seconds", "Of the machine's wall clock.", clock.ahead_of_wall_ns / 1e9),
         )
         for name, told, value in gauges:
             yield GaugeMetricFamily(f"shardlog_{name}", told, value)
@@ -198,6 +205,14 @@ def _segment_bytes(hosted: HostedReplica) -> int:
     return sum(segment.head.size for segment in hosted.store.files.segments.items)
 
 
+def _log_bytes(hosted: HostedReplica) -> int:
+    """Nobody may have looked yet where an older segment ends: it is taken for full."""
+    return sum(
+        (segment.position if segment.count >= 0 else segment.head.size) - segment.head.body_start
+        for segment in hosted.store.files.segments.items
+    )
+
+
 PER_REPLICA: tuple[tuple[str, str, Callable[[HostedReplica], float]], ...] = (
     ("replica_epoch", "The highest epoch promised.", lambda it: it.replica.epoch),
     ("log_first_offset", "What is below was trimmed.", lambda it: it.replica.log.first),
@@ -206,7 +221,8 @@ PER_REPLICA: tuple[tuple[str, str, Callable[[HostedReplica], float]], ...] = (
     ("commit_offset", "What is below is committed.", lambda it: it.replica.commit),
     ("replica_sessions", "Sessions of clients.", lambda it: len(it.replica.sessions.at_rest())),
     ("replica_stalled", "1 if it waits for room.", lambda it: it.store.stalled is not None),
-    ("segment_bytes", "What its segments take.", _segment_bytes),
+    ("log_bytes", "Of its entries; until it is trimmed the rate is bytes appended.", _log_bytes),
+    ("segment_bytes", "Of its segments, with room for what is to come.", _segment_bytes),
 )
 
 

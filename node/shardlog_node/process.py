@@ -15,7 +15,7 @@ import secrets
 import signal
 import time
 from collections.abc import Awaitable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,7 +81,7 @@ class NodeProcess:
             Limits(
                 sessions_max=256,
                 replies_max=32,
-                inflight_bytes_max=settings.follower_inflight_bytes_max,
+                inflight_bytes_max=int(settings.follower_inflight_bytes_max),
             ),
         )
         self.plane.attach_host(self.host)
@@ -106,6 +106,8 @@ class NodeProcess:
             self._hosting = asyncio.create_task(self.host.run())
             self._parts.push_async_callback(_ended, self._hosting)
             await asyncio.sleep(0)  # in which the replicas are opened
+            if self._hosting.done():
+                self._hosting.result()
             await self._listen()
             watching = asyncio.create_task(self._watch.run())
             self._parts.push_async_callback(_ended, watching)
@@ -207,7 +209,8 @@ async def serve(settings: NodeSettings) -> None:
         loop.add_signal_handler(number, told, number)
     await node.start()
     ready = {"event": "ready", "node": node.name, "version": __version__, **node.addresses}
-    print(json.dumps(ready), flush=True)
+    with suppress(BrokenPipeError):  # nobody has to listen
+        print(json.dumps(ready), flush=True)
     await node.run(stop)
     if node.alive:
         await node.drain()
@@ -226,22 +229,22 @@ def _volume(settings: NodeSettings, files: TimedFiles) -> Volume:
         raise BadSettings(f"directory: {there}: not a directory")
     if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         raise BadSettings(f"directory: {there}: not writable")
-    plan = Plan(size_min=settings.segment_bytes_min, size_max=settings.segment_bytes_max)
+    plan = Plan(size_min=int(settings.segment_bytes_min), size_max=int(settings.segment_bytes_max))
     limits = VolumeLimits(workers=settings.sync_threads, open_files_max=settings.open_files_max)
     return Volume(files, str(directory), settings.name, plan, limits)
 
 
 def _plane_limits(settings: NodeSettings) -> PlaneLimits:
     usual = PlaneLimits()
-    of_client = settings.client_inflight_bytes_max
+    of_client = int(settings.client_inflight_bytes_max)
     return replace(
         usual,
         connection=replace(
             usual.connection, outgoing_bytes_max=of_client, incoming_bytes_max=of_client
         ),
         connections_max=settings.connections_max,
-        entry_bytes_max=settings.entry_bytes_max,
-        inflight_bytes_max=settings.node_inflight_bytes_max,
+        entry_bytes_max=int(settings.entry_bytes_max),
+        inflight_bytes_max=int(settings.node_inflight_bytes_max),
     )
 
 

@@ -225,12 +225,12 @@ class Cluster:
             await connection.closed()
 
 
-async def append(client: BareClient, records: int) -> None:
+async def append(client: BareClient, records: int, size: int = 10) -> None:
     """So many, one after the other, in a session of their own."""
     session = await client.ask(Register(1))
     assert isinstance(session, Registered), session
     for request in range(1, records + 1):
-        body = b"record %d" % request
+        body = (b"record %d" % request).ljust(size)
         answer = await client.ask(Append(session.session, request, 1, body, seal_body(body)))
         assert isinstance(answer, Appended), answer
 

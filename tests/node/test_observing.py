@@ -10,6 +10,8 @@ import threading
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from transport.documents import DOCS, table
 
 from node.shell import Cluster, append, node, until
 from shardlog_node import logs
@@ -42,7 +44,7 @@ def _leader_shows(leader, follower):
     assert found["shardlog_log_end_offset", "orders"] >= 20
     assert found["shardlog_commit_offset", "orders"] == found["shardlog_log_end_offset", "orders"]
     assert found["shardlog_replica_sessions", "orders"] == 1
-    assert found["shardlog_segment_bytes", "orders"] > 0
+    assert 0 < found["shardlog_log_bytes", "orders"] < found["shardlog_segment_bytes", "orders"]
     assert found["shardlog_sync_seconds_count",] >= 20
     assert found["shardlog_sync_seconds_bucket", "+Inf"] == found["shardlog_sync_seconds_count",]
     assert found["shardlog_connections",] >= 1
@@ -83,6 +85,17 @@ def test_changes_of_role_and_epoch_are_told(tmp_path):
 
 def _leads(running):
     return any(each["role"] == "LEADER" for each in running.told("role"))
+
+
+def test_the_document_tells_of_every_figure(tmp_path):
+    with node(tmp_path / "volume", "node-1") as running:
+        families = text_string_to_metric_families(running.get("/metrics")[1])
+    told = table((DOCS / "node.md").read_text(), "Metrics")
+    assert {row["metric"].strip("`"): row["meaning"] for row in told} == {
+        family.name + ("_total" if family.type == "counter" else ""): family.documentation
+        for family in families
+        if family.name.startswith("shardlog_")
+    }
 
 
 def test_connections_that_are_no_shardlog_are_counted_and_told(tmp_path):
