@@ -53,8 +53,9 @@ LONE_ROUNDS = 5
 """In each turn, with as many bare syncs after each."""
 BATCHES = ((16 << 10, 128), (64 << 10, 32), (256 << 10, 16), (1 << 20, 8))
 """Bytes of records in a batch, and how many are in flight."""
-DISK_BLOCKS = (4 << 10, 1 << 20)
-"""About what a group has when appends are lone records, and when they are batches."""
+DISK_GROUPS = ((4 << 10, 1), (4 << 10, 2), (1 << 20, 1), (1 << 20, 2))
+"""About what a group has when appends are lone records, and when they are batches; and how many
+groups the disk is given at a time."""
 NODE = str(Path(__file__).with_name("limit_node.py"))
 
 T = TypeVar("T")
@@ -201,7 +202,7 @@ def _middle(of: list[T], key: Callable[[T], float]) -> T:
 def parts(directory: str, seconds: int, turns: int) -> list[Part]:
     """Those whose tool is there; says how to get the others."""
     with tempfile.TemporaryDirectory(dir=directory) as within:
-        found = [disk_part(within, block, seconds, turns) for block in DISK_BLOCKS]
+        found = [disk_part(within, *groups, seconds, turns) for groups in DISK_GROUPS]
     found.append(uvloop.run(socket_part(seconds, turns)))
     if None in found:
         print("the parts are compared with fio and iperf3: apt-get install fio iperf3")
@@ -226,7 +227,7 @@ def show(figures: Figures, compared: list[Part]) -> None:
         table.add_row(pattern, *rates, *times, *cores)
 
     for size, rate in figures.saturated.items():
-        row(f"batches of {size >> 10} KiB", rate, None, f"saturated {size}")
+        row(f"batches, {size >> 10} KiB", rate, None, f"saturated {size}")
     row(f"{CONNECTIONS} connections", figures.independent, None, "independent")
     row("lone append", None, figures.lone, "lone")
     row("one fdatasync", None, figures.one_sync, "")

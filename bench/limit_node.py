@@ -168,9 +168,9 @@ class Leader:
         self.syncing = True
         bodies, self.bodies = self.bodies, []
         frame = encode_entries(1, 1, self.own, self.first, self.end - self.first, bodies)
+        self.disk.submit((bodies, self.end))
         for follower in self.followers:
             follower.transport.writelines(frame)
-        self.disk.submit((bodies, self.end))
         self.first = self.end
 
     def _synced(self, end: int) -> None:

@@ -1,7 +1,9 @@
 """The yardstick's two parts alone, against tools written in C.
 
 disk    three processes at once, each writing and syncing groups as a node of the yardstick does,
-        against three jobs of fio that write the same blocks with fdatasync after each
+        against three jobs of fio that write the same blocks with fdatasync after each; with the
+        next group waiting, which is what a follower's disk has under load, or handed over by the
+        loop once one is synced, which is how the leader gathers larger ones
 socket  APPEND frames of 64 KiB from one process to another, which answers them, against one
         stream of iperf3 in writes of 64 KiB
 
@@ -89,19 +91,20 @@ def tell(process: subprocess.Popen[str], line: str) -> None:
 # --- disk ----------------------------------------------------------------------------------------
 
 
-def disk_part(directory: str, block_bytes: int, seconds: int, turns: int) -> Part | None:
+def disk_part(
+    directory: str, block_bytes: int, ahead: int, seconds: int, turns: int
+) -> Part | None:
     """None where fio is missing."""
     if shutil.which("fio") is None:
         return None
     ours, tools = [], []
     with ExitStack() as stack:
+        numbers = (f"{block_bytes}", f"{ahead}")
         nodes = [
             stack.enter_context(
-                child(
-                    sys.executable, __file__, "disk", f"{directory}/ours.{number}", f"{block_bytes}"
-                )
+                child(sys.executable, __file__, "disk", f"{directory}/{n}", *numbers)
             )
-            for number in range(NODES)
+            for n in range(NODES)
         ]
         for node in nodes:
             line_of(node)
@@ -111,8 +114,8 @@ def disk_part(directory: str, block_bytes: int, seconds: int, turns: int) -> Par
                 tell(node, f"{seconds}")
             ours.append(sum(float(line_of(node)) for node in nodes) / 1e6)
             tools.append(_fio(directory, block_bytes, seconds) / 1e6)
-    name = f"disk, groups of {block_bytes >> 10} KiB"
-    return part_of(name, "fio", ours, tools)
+    way = "one after the other" if ahead == 1 else "the next waiting"
+    return part_of(f"disk, {block_bytes >> 10} KiB, {way}", "fio", ours, tools)
 
 
 def _fio(directory: str, block_bytes: int, seconds: int) -> float:
@@ -127,6 +130,8 @@ def _fio(directory: str, block_bytes: int, seconds: int) -> float:
         "overwrite": 1,
         "ioengine": "psync",
         "fdatasync": 1,
+        "invalidate": 0,  # what was written before stays in page cache, as ours does
+        "scramble_buffers": 0,
         "runtime": seconds,
         "output-format": "json",
     }
@@ -142,29 +147,39 @@ def _fio(directory: str, block_bytes: int, seconds: int) -> float:
     return rate
 
 
-async def write_groups(path: str, block_bytes: int) -> None:
+async def write_groups(path: str, block_bytes: int, ahead: int) -> None:
     """For each line, which is a number of seconds, says how many bytes a second it wrote."""
+    loop = asyncio.get_running_loop()
     block = os.urandom(block_bytes)
     finished = asyncio.Event()
     until = 0.0
+    handed = done = 0
+
+    def hand_over() -> None:
+        nonlocal handed
+        if disk.queue.empty():  # else the disk would make one group of two
+            handed += 1
+            disk.submit(([block], handed))
+        if handed < done + ahead:
+            loop.call_soon(hand_over)
 
     def synced(groups: int) -> None:
+        nonlocal done
+        done = groups
         if time.perf_counter() < until:
-            disk.submit(([block], groups + 1))
-        else:
-            done.append(groups)
+            hand_over()
+        elif done == handed:
             finished.set()
 
     disk = Disk(path, FILE_BYTES, synced)
     print("ready", flush=True)
     for line in sys.stdin:  # nothing else waits for the loop meanwhile
-        done: list[int] = []
         finished.clear()
-        begun = time.perf_counter()
+        before, begun = done, time.perf_counter()
         until = begun + float(line)
-        synced(0)
+        hand_over()
         await finished.wait()
-        print(done[0] * block_bytes / (time.perf_counter() - begun), flush=True)
+        print((done - before) * block_bytes / (time.perf_counter() - begun), flush=True)
 
 
 # --- socket --------------------------------------------------------------------------------------
@@ -181,7 +196,7 @@ async def socket_part(seconds: int, turns: int) -> Part | None:
             rate = await saturated(target, seconds, SOCKET_BLOCK_BYTES, SOCKET_WINDOW)
             ours.append(rate.records_per_s * RECORD_BYTES / 1e6)
             tools.append(_iperf(seconds) / 1e6)
-    return part_of("socket, frames of 64 KiB", "iperf3", ours, tools)
+    return part_of("socket, 64 KiB", "iperf3", ours, tools)
 
 
 def _iperf(seconds: int) -> float:
@@ -220,8 +235,8 @@ async def answer_at_once() -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["disk", path, block_bytes]:
-            uvloop.run(write_groups(path, int(block_bytes)))
+        case ["disk", path, block_bytes, ahead]:
+            uvloop.run(write_groups(path, int(block_bytes), int(ahead)))
         case ["sink"]:
             uvloop.run(answer_at_once())
         case _:
