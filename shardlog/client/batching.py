@@ -19,7 +19,8 @@ from shardlog.transport.batch import BatchBuilder, Headers
 from shardlog.transport.compression import Compression
 
 _SPREAD_MS = 1 << 32
-_OVERHEAD_BYTES = 4
+OVERHEAD_BYTES = 4
+"""What a record takes beside its value."""
 
 
 class Group:
@@ -39,8 +40,8 @@ class Group:
             self.future.set_result(sorted(self._found))
 
 
-Told = asyncio.Future[int] | Group
-"""Who is told of one record, or of several."""
+Told = asyncio.Future[int] | tuple[Group, int]
+"""Who is told of the next record, or of the next so many."""
 
 
 class Request:
@@ -52,14 +53,12 @@ class Request:
     __slots__ = ("answered", "body", "checksum", "count", "expires_at", "number", "sends",
                  "settled", "told")  # fmt: skip
 
-    def __init__(
-        self, body: bytes, count: int, expires_at: float, told: list[tuple[int, int, Told]]
-    ) -> None:
+    def __init__(self, body: bytes, count: int, expires_at: float, everyone: list[Told]) -> None:
         self.body = body
         self.checksum = seal_body(body)
         self.count = count
         self.expires_at = expires_at
-        self.told = told
+        self.told = everyone
         self.number = 0
         self.sends = 0
         self.answered = False
@@ -67,11 +66,15 @@ class Request:
 
     def appended(self, base: int) -> None:
         self.settled = True
-        for first, count, told in self.told:
-            if isinstance(told, Group):
-                told.appended(base + first, count)
-            elif not told.done():
-                told.set_result(base + first)
+        for told in self.told:
+            if isinstance(told, tuple):
+                group, count = told
+                group.appended(base, count)
+                base += count
+            else:
+                if not told.done():
+                    told.set_result(base)
+                base += 1
         self.told = []
 
     def failed(self, failure: ClientFailure) -> None:
@@ -80,9 +83,9 @@ class Request:
         self.told = []
 
 
-def fail(everyone: list[tuple[int, int, Told]], failure: ClientFailure) -> None:
-    for _, _, told in everyone:
-        future = told.future if isinstance(told, Group) else told
+def fail(everyone: list[Told], failure: ClientFailure) -> None:
+    for told in everyone:
+        future = told[0].future if isinstance(told, tuple) else told
         if not future.done():
             future.set_exception(failure)
             future.exception()  # `flush` and `close` tell of it too
@@ -91,28 +94,20 @@ def fail(everyone: list[tuple[int, int, Told]], failure: ClientFailure) -> None:
 class Gathering:
     """The batch that is being filled."""
 
-    __slots__ = ("_builder", "_earliest_ms", "_latest_ms", "expires_at", "told")
+    __slots__ = ("_builder", "_earliest_ms", "_latest_ms", "expires_at", "gathered_bytes", "told")
 
     def __init__(self, expires_at: float) -> None:
         self.expires_at = expires_at
-        self.told: list[tuple[int, int, Told]] = []
+        self.gathered_bytes = 0
+        self.told: list[Told] = []
         self._builder = BatchBuilder()
         self._earliest_ms: int | None = None
         self._latest_ms = 0
 
-    def __len__(self) -> int:
-        return len(self._builder)
-
-    @property
-    def gathered_bytes(self) -> int:
-        return self._builder.bytes_gathered
-
     def takes(self, timestamp_ms: int | None) -> bool:
         """All records of a batch have a timestamp or none has, and they are not too far apart."""
-        if not len(self._builder):
-            return True
         if timestamp_ms is None or self._earliest_ms is None:
-            return timestamp_ms is None and self._earliest_ms is None
+            return timestamp_ms is self._earliest_ms or not self.told
         spread = max(self._latest_ms, timestamp_ms) - min(self._earliest_ms, timestamp_ms)
         return spread < _SPREAD_MS
 
@@ -124,16 +119,18 @@ class Gathering:
         headers: Headers,
         told: asyncio.Future[int],
     ) -> None:
-        self.told.append((len(self._builder), 1, told))
+        self.told.append(told)
         self._builder.append(value, key, timestamp_ms, headers)
+        self.gathered_bytes = self._builder.bytes_gathered
         if timestamp_ms is not None:
             earliest = self._earliest_ms
             self._earliest_ms = timestamp_ms if earliest is None else min(earliest, timestamp_ms)
             self._latest_ms = max(self._latest_ms, timestamp_ms)
 
     def add_many(self, values: Sequence[bytes], told: Group) -> None:
-        self.told.append((len(self._builder), len(values), told))
+        self.told.append((told, len(values)))
         self._builder.extend(values)
+        self.gathered_bytes = self._builder.bytes_gathered
 
     def sealed(self, compression: Compression) -> Request:
         """`InvalidRecord` if something among it can be no record."""
@@ -148,7 +145,7 @@ def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:
     """What one record takes; anything but bytes is refused."""
     if not isinstance(value, bytes):
         raise InvalidRecord(f"a value is bytes, not {type(value).__name__}")
-    size = len(value) + _OVERHEAD_BYTES
+    size = len(value) + OVERHEAD_BYTES
     if key is not None:
         if not isinstance(key, bytes):
             raise InvalidRecord(f"a key is bytes, not {type(key).__name__}")
@@ -163,14 +160,12 @@ def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:
 def pieces(values: Sequence[bytes], first_bytes: int, each_bytes: int) -> list[Sequence[bytes]]:
     """Cut at most `first_bytes` off, then `each_bytes`; a piece has one value at least."""
     ends = list(accumulate(map(len, values)))
-    if ends[-1] + _OVERHEAD_BYTES * len(ends) <= first_bytes:
-        return [values]
     made: list[Sequence[bytes]] = []
     at, room = 0, first_bytes
     while at < len(values):
-        before = ends[at - 1] + _OVERHEAD_BYTES * at if at else 0
+        before = ends[at - 1] + OVERHEAD_BYTES * at if at else 0
         stop = bisect_right(
-            range(at, len(values)), room, key=lambda i: ends[i] + _OVERHEAD_BYTES * (i + 1) - before
+            range(at, len(values)), room, key=lambda i: ends[i] + OVERHEAD_BYTES * (i + 1) - before
         )
         stop = at + max(1, stop)
         made.append(values[at:stop])

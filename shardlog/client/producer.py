@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from shardlog.client.batching import Gathering, Group, Request, fail, pieces, record_bytes
+from shardlog.client.batching import (
+    OVERHEAD_BYTES,
+    Gathering,
+    Group,
+    Request,
+    fail,
+    pieces,
+    record_bytes,
+)
 from shardlog.client.delivery import Delivery
 from shardlog.client.exchange import Exchange
 from shardlog.client.failures import (
@@ -107,11 +115,12 @@ class Producer:
             gathering = None
         if gathering is None:
             gathering = self._begin()
-        future: asyncio.Future[int] = self._loop.create_future()
         before = gathering.gathered_bytes
+        future: asyncio.Future[int] = self._loop.create_future()
         gathering.add(value, key, timestamp_ms, headers, future)
-        self.buffered_bytes += gathering.gathered_bytes - before
-        if gathering.gathered_bytes >= self._batch_bytes:
+        after = gathering.gathered_bytes
+        self.buffered_bytes += after - before
+        if after >= self._batch_bytes:
             self._seal()
         return future
 
@@ -134,7 +143,10 @@ class Producer:
             self._seal()
             gathering = None
         room = self._batch_bytes - (gathering.gathered_bytes if gathering else 0)
-        parts = pieces(values, room, self._batch_bytes)
+        if total + OVERHEAD_BYTES * len(values) <= room:
+            parts = [values]
+        else:
+            parts = pieces(values, room, self._batch_bytes)
         group = Group(future, len(parts))
         for part in parts:
             gathering = self._gathering or self._begin()

@@ -49,7 +49,7 @@ def test_a_failure_reaches_those_who_still_wait():
         waiting, gone = loop.create_future(), loop.create_future()
         group = Group(loop.create_future(), 1)
         gone.cancel()
-        fail([(0, 1, waiting), (1, 1, gone), (2, 1, group)], Closed("closed"))
+        fail([waiting, gone, (group, 1)], Closed("closed"))
         for future in (waiting, group.future):
             with pytest.raises(Closed):
                 await future
