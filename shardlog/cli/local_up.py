@@ -64,9 +64,9 @@ def _stay(layout: Layout) -> None:
     from shardlog.local.change_lock import changing
     from shardlog.local.processes import await_supervisor_end
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    click.echo("Ctrl-C stops it")
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        click.echo("Ctrl-C stops it")
         await_supervisor_end(layout)
     except KeyboardInterrupt:
         with changing(layout, LOCK_TIMEOUT_MS, make=False):
@@ -85,9 +85,8 @@ def down(layout: Layout, delete: bool, yes: bool, grace: float) -> None:
     with failures_as_exit_codes():
         from shardlog.local import taking_down
         from shardlog.local.change_lock import changing
-        from shardlog.local.cluster_file import load
 
-        load(layout)
+        taking_down.require_cluster(layout)
         if delete and not yes:
             question = f"Delete the cluster in {layout.directory} with all its records?"
             click.confirm(question, abort=True, err=True)

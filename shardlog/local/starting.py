@@ -32,7 +32,7 @@ from shardlog.local.programs import require_installed, supervisor_command
 
 NODES_DEFAULT = 3
 NODES_MAX = 64
-DEATHS_MAX = 3
+DEATHS_MAX = 2
 """Who ends so often while it is waited for will not come up."""
 LOOK_MS = 50
 PROBE_TIMEOUT_MS = 1000

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from shardlog.local.cluster_file import load
-from shardlog.local.failures import UnusableDirectory
-from shardlog.local.layout import COORDINATOR, SUPERVISOR, Layout
+from shardlog.local.failures import NoCluster, UnusableDirectory
+from shardlog.local.layout import SUPERVISOR, Layout
 from shardlog.local.pid_file import PidFile
 from shardlog.local.stopping import close_all, stop_in_order, stop_processes
 from shardlog.local.supervisor import STOP_GRACE_MS
@@ -14,22 +13,27 @@ from shardlog.local.supervisor import STOP_GRACE_MS
 SUPERVISOR_GRACE_MS = 3 * STOP_GRACE_MS
 
 
-def running(layout: Layout, names: list[str]) -> dict[str, int]:
-    """pidfds of those that run; to be closed."""
-    found = {name: PidFile(layout.pid_file(name)).open_process() for name in names}
-    return {name: process for name, process in found.items() if process is not None}
+def require_cluster(layout: Layout) -> None:
+    """It need not be readable: one that is damaged can be stopped and deleted too."""
+    if not layout.cluster_file.exists():
+        raise NoCluster(str(layout.directory))
 
 
 def stop_all(layout: Layout, grace_ms: int) -> list[str]:
-    """Whether or not there is a supervisor; returns who had to be killed."""
-    cluster = load(layout)
-    supervisor = running(layout, [SUPERVISOR])
+    """Whoever has a pid file; returns who had to be killed."""
+    supervisor = _running(layout, [SUPERVISOR])
     killed = stop_processes(supervisor, SUPERVISOR_GRACE_MS)
     close_all(supervisor)
-    rest = running(layout, [*(node.name for node in cluster.nodes), COORDINATOR])
+    rest = _running(layout, [path.stem for path in sorted(layout.run.glob("*.pid"))])
     killed += stop_in_order(rest, grace_ms)
     close_all(rest)
     return killed
+
+
+def _running(layout: Layout, names: list[str]) -> dict[str, int]:
+    """pidfds of those that run."""
+    found = {name: PidFile(layout.pid_file(name)).open_process() for name in names}
+    return {name: process for name, process in found.items() if process is not None}
 
 
 def delete(layout: Layout) -> None:

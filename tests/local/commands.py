@@ -92,5 +92,4 @@ def local_cluster(directory: Path) -> Iterator[LocalCluster]:
     try:
         yield cluster
     finally:
-        if cluster.layout.cluster_file.exists():
-            stop_all(cluster.layout, 1000)
+        stop_all(cluster.layout, 1000)

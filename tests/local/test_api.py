@@ -1,0 +1,141 @@
+"""The HTTP interface: what it says, and what it is told that makes no sense."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from local.nodes_in_process import administered, settled
+from shardlog.local.administration import Administration
+from shardlog.local.api import REQUEST_BYTES_MAX, application
+from shardlog.local.cluster_file import new_cluster, save
+from shardlog.local.layout import Layout
+from shardlog.local.nodes import Nodes
+
+Http = TestClient[web.Request, web.Application]
+
+
+@asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[tuple[Http, Administration]]:
+    layout = Layout(directory)
+    save(layout, new_cluster(3))
+    async with administered(directory, "node-1 node-2 node-3") as (_, administration):
+        app = application(administration, Nodes(layout))
+        async with TestClient(TestServer(app)) as http:
+            yield http, administration
+
+
+async def asked(http: Http, method: str, path: str, **how: Any) -> tuple[int, Any]:
+    async with http.request(method, path, **how) as answer:
+        assert answer.content_type == "application/json"
+        return answer.status, await answer.json()
+
+
+def test_a_shard_as_clients_see_it(tmp_path: Path):
+    async def story() -> None:
+        async with served(tmp_path) as (http, administration):
+            body = {"name": "orders", "replicas": 2, "quorum": {"replication": 2, "fencing": 1}}
+            status, made = await asked(http, "POST", "/v1/shards", json=body)
+            assert (status, made["status"]) == (201, "CREATING")
+            await settled(administration, "orders", 2)
+            _, nodes = await asked(http, "GET", "/v1/nodes")
+            data = {node["name"]: node["data"] for node in nodes["nodes"]}
+            status, found = await asked(http, "GET", "/v1/shards/orders")
+            leader = found.pop("leader")
+            assert leader in ("node-1", "node-2")
+            assert found == {
+                "name": "orders",
+                "status": "STEADY",
+                "epoch": 1,
+                "ensemble": ["node-1", "node-2"],
+                "replicas": 2,
+                "quorum": {"replication": 2, "fencing": 1},
+                "addresses": {node: data[node] for node in ("node-1", "node-2")},
+                "reconfiguration": None,
+                "halted": None,
+            }
+            _, listed = await asked(http, "GET", "/v1/shards")
+            assert listed == {"shards": [found | {"leader": leader}]}
+            _, told = await asked(http, "GET", "/v1/shards/orders/status")
+            assert [each["lag"] for each in told["reports"] if each["node"] == leader] == [0]
+
+    asyncio.run(story())
+
+
+def test_a_change_is_shown_with_the_address_of_the_new_node(tmp_path: Path):
+    async def story() -> None:
+        async with served(tmp_path) as (http, administration):
+            await asked(http, "POST", "/v1/shards", json={"name": "orders", "replicas": 2})
+            await settled(administration, "orders", 2)
+            status, _ = await asked(http, "PUT", "/v1/shards/orders/replicas", json={"replicas": 3})
+            assert status == 202
+            found: Any = {"reconfiguration": None}
+            while found["reconfiguration"] is None:
+                _, found = await asked(http, "GET", "/v1/shards/orders")
+            assert found["reconfiguration"]["operation"] == "expand"
+            assert found["reconfiguration"]["new"] == "node-3"
+            assert found["replicas"] == 3
+            assert "node-3" in found["addresses"]
+            await settled(administration, "orders", 3)
+
+    asyncio.run(story())
+
+
+BAD = [
+    ("POST", "/v1/shards", b"{", 400, "BadRequest"),
+    ("POST", "/v1/shards", b"", 400, "BadRequest"),
+    ("POST", "/v1/shards", b"[]", 400, "BadRequest"),
+    ("POST", "/v1/shards", b"[" * 30_000, 400, "BadRequest"),
+    ("POST", "/v1/shards", b"\xff\xfe", 400, "BadRequest"),
+    ("POST", "/v1/shards", b"{}", 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": 5}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "replicas": "3"}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "replicas": true}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "replica": 3}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "nodes": "node-1"}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "nodes": []}', 409, "Rejected"),
+    ("POST", "/v1/shards", b'{"name": "a", "nodes": ["node-1", "node-1"]}', 409, "Rejected"),
+    ("POST", "/v1/shards", b'{"name": "a", "quorum": {"fencing": 0}}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "quorum": {"other": 1}}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b"x" * (REQUEST_BYTES_MAX + 1), 413, "BadRequest"),
+    ("POST", "/v1/shards/a/operations", b'{"operation": "explode"}', 400, "BadRequest"),
+    ("POST", "/v1/shards/a/operations", b'{"operation": "promote"}', 400, "BadRequest"),
+    ("POST", "/v1/shards/a/operations", b'{"operation": "abort"}', 404, "NoSuchShard"),
+    ("PUT", "/v1/shards/a/replicas", b'{"replicas": 3}', 404, "NoSuchShard"),
+    ("DELETE", "/v1/shards/a", b"", 404, "NoSuchShard"),
+    ("GET", "/v1/shards/a/status", b"", 404, "NoSuchShard"),
+    ("GET", "/v1/shards/%2e%2e%2fa", b"", 404, "NoSuchShard"),
+    ("GET", "/v2/shards", b"", 404, "BadRequest"),
+    ("PATCH", "/v1/shards", b"", 405, "BadRequest"),
+]
+
+
+def test_what_makes_no_sense_is_one_line_of_json(tmp_path: Path):
+    async def story() -> None:
+        async with served(tmp_path) as (http, administration):
+            for method, path, body, status, kind in BAD:
+                found, told = await asked(http, method, path, data=body)
+                assert (found, told["kind"]) == (status, kind), (method, path, body[:40], told)
+                assert told["error"]
+                assert "\n" not in told["error"]
+            assert administration.host.shards == {}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b'{"format": 2, "replicas": 3}', b'{"format": 1}'])
+def test_a_wanted_number_that_cannot_be_read_is_left_alone(tmp_path: Path, value: bytes):
+    async def story() -> None:
+        async with served(tmp_path) as (http, administration):
+            await asked(http, "POST", "/v1/shards", json={"name": "orders", "replicas": 2})
+            await settled(administration, "orders", 2)
+            await administration.host.store.compare_and_swap("wanted/orders", 0, value)
+            await asked(http, "PUT", "/v1/shards/orders/replicas", json={"replicas": 3})
+            await settled(administration, "orders", 3)
+
+    asyncio.run(story())
