@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from shardlog.transport.batch import Batch
@@ -17,6 +19,9 @@ class Record(NamedTuple):
     value: bytes
     timestamp_ms: int
     headers: tuple[tuple[str, bytes], ...]
+
+
+_record: Callable[[Iterable[object]], Record] = partial(tuple.__new__, Record)
 
 
 class EntryBatch(NamedTuple):
@@ -36,15 +41,24 @@ class EntryBatch(NamedTuple):
         return self.base_offset + self.batch.count
 
     def records(self, start: int = 0, end: int | None = None) -> Iterator[Record]:
-        """The records with offsets in `[start, end)`."""
-        base, entry_ms = self.base_offset, self.timestamp_ms
-        for offset, (key, value, own_ms, headers) in enumerate(self.batch, base):
-            if offset < start:
-                continue
-            if end is not None and offset >= end:
-                return
-            timestamp_ms = entry_ms if own_ms is None else own_ms
-            yield Record(offset, key, value, timestamp_ms, headers)
+        """The records with offsets in `[start, end)`, made out of iterators over the columns."""
+        base, batch = self.base_offset, self.batch
+        indexes = range(batch.count)
+        keys: Iterator[bytes | None] = repeat(None)
+        if batch.keys is not None:
+            keys = map(batch.key, indexes)
+        times: Iterator[int | None] = repeat(self.timestamp_ms)
+        if batch.earliest_ms is not None:
+            times = map(batch.timestamp_ms, indexes)
+        headers: Iterator[tuple[tuple[str, bytes], ...]] = repeat(())
+        if batch.has_headers:
+            headers = map(batch.headers, indexes)
+        offsets = range(base, base + batch.count)
+        made = map(_record, zip(offsets, keys, batch.values.each(), times, headers, strict=False))
+        if start <= base and (end is None or end >= self.end):
+            return made
+        stop = batch.count if end is None else max(0, end - base)
+        return islice(made, max(0, start - base), stop)
 
 
 @dataclass(frozen=True, order=True, slots=True)

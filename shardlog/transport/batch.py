@@ -301,6 +301,10 @@ class Batch:
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def has_headers(self) -> bool:
+        return self._headers is not None
+
     def __iter__(self) -> Iterator[Record]:
         """Each record is made when it is asked for, out of iterators over the columns."""
         keys: Iterator[bytes | None] = repeat(None)
