@@ -21,16 +21,5 @@ def is_intact(message: Message) -> bool:
 
 
 def _is_whole(entry: Entry) -> bool:
-    header = entry.header
-    expected = seal(
-        header.epoch,
-        header.base,
-        header.count,
-        header.kind,
-        header.session,
-        header.request,
-        header.timestamp_ms,
-        header.parent,
-        header.body_checksum,
-    )
-    return header.checksum == expected and seal_body(entry.body) == header.body_checksum
+    header, body = entry
+    return header.checksum == seal(*header[:-1]) and seal_body(body) == header.body_checksum

@@ -159,11 +159,12 @@ def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[bool, Refusal | Non
     log = r.log
     for entry in batch:
         header = entry.header
-        if header.base < log.first:
+        base = header.base
+        if base < log.first:
             continue
-        if header.base in log.marks:
+        if base in log.marks:
             refusal = repair(r, entry)
-        elif header.base < log.end:
+        elif base < log.end:
             refusal = log.refusal_of_duplicate(header)
         else:
             refusal = refusal_to_append(log, header)

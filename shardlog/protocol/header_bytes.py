@@ -22,35 +22,25 @@ ENTRY_HEADER_BYTES = ENTRY_HEADER.size
 BODY_BYTES_MAX = (1 << 32) - 1
 
 _CRC = (1 << 32) - 1
-# The same, for reading: what must be as it is comes as one number, and so does the CRC with the
-# zero above it.  Every entry that is sent or recovered passes here.
-_READ = struct.Struct("<QQQIIQQQQQQ")
-_STARTS = {
-    int.from_bytes(struct.pack("<2sBBI", ENTRY_MAGIC, ENTRY_VERSION, kind, 0), "little"): kind
+# The same in fewer numbers: what must be as it is comes as one, and so does the CRC with the zero
+# above it.  Every entry that is written, sent or recovered passes here.
+_WIDE = struct.Struct("<QQQIIQQQQQQ")
+_START_OF = {
+    kind: int.from_bytes(struct.pack("<2sBBI", ENTRY_MAGIC, ENTRY_VERSION, kind, 0), "little")
     for kind in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER)
 }
-assert _READ.size == ENTRY_HEADER_BYTES
+_STARTS = {start: kind for kind, start in _START_OF.items()}
+_pack, _unpack_from = _WIDE.pack, _WIDE.unpack_from
+assert _WIDE.size == ENTRY_HEADER_BYTES
 
 
 def pack_header(header: Header, length: int) -> bytes:
     """`length` is that of the body, which follows."""
-    assert header.body_checksum >> 32 == length, f"{header.id} has another body"
-    return ENTRY_HEADER.pack(
-        ENTRY_MAGIC,
-        ENTRY_VERSION,
-        header.kind,
-        0,
-        header.epoch,
-        header.base,
-        header.count,
-        length,
-        header.session,
-        header.request,
-        header.timestamp_ms,
-        header.parent,
-        header.body_checksum & _CRC,
-        0,
-        header.checksum,
+    epoch, base, count, kind, session, request, time, parent, body, checksum = header
+    assert body >> 32 == length, f"{header.id} has another body"
+    start = _START_OF[kind]
+    return _pack(
+        start, epoch, base, count, length, session, request, time, parent, body & _CRC, checksum
     )
 
 
@@ -59,7 +49,7 @@ def unpack_header(data: bytes | bytearray | memoryview, at: int = 0) -> tuple[He
     if len(data) - at < ENTRY_HEADER_BYTES:
         return None
     start, epoch, base, count, length, session, request, time, parent, body, checksum = (
-        _READ.unpack_from(data, at)
+        _unpack_from(data, at)
     )
     kind = _STARTS.get(start)
     if kind is None or body > _CRC:

@@ -88,7 +88,10 @@ class Log:
     @property
     def end(self) -> int:
         """Where the next entry goes."""
-        return self.headers[-1].end if self.headers else self.first
+        if not self.headers:
+            return self.first
+        last = self.headers[-1]
+        return last.base + last.count
 
     @property
     def open_tail(self) -> bool:
@@ -216,9 +219,14 @@ class Log:
 
     def refusal_to_append(self, header: Header) -> Refusal | None:
         """Why `header` may not be appended at the end."""
-        if header.base != self.end or self.open_tail:
-            return OffsetGap(self.end)
-        return wrong_parent(header, self.head_checksum)
+        if not self.headers:
+            end, parent = self.first, self.boundary
+        else:
+            last = self.headers[-1]
+            end, parent = last.base + last.count, last.checksum
+        if header.base != end or self.open_tail:
+            return OffsetGap(end)
+        return wrong_parent(header, parent)
 
     def refusal_of_duplicate(self, header: Header) -> Refusal | None:
         """Why `header` is not the entry that already stands intact at its base."""

@@ -277,8 +277,12 @@ class ReplicaState:
 
     def backlogged(self) -> bool:
         """Whether more waits for our disk than may wait: it has stalled, or is far too slow."""
-        entries, size = self.log.load(self.durable_end, self.log.end)
-        limits = self.limits
+        log, limits = self.log, self.limits
+        if log.end - self.durable_end < limits.unsynced_entries_max and (
+            not log.weights or log.weights[-1] - log.weights[0] < limits.unsynced_bytes_max
+        ):
+            return False  # even if all that is known of were waiting
+        entries, size = log.load(self.durable_end, log.end)
         return entries >= limits.unsynced_entries_max or size >= limits.unsynced_bytes_max
 
     def acked_end(self) -> int:

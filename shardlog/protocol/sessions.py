@@ -62,25 +62,28 @@ class SessionTable:
 
     def fold(self, headers: Iterable[Header]) -> None:
         """Apply the next headers; stops before a stretch that cannot be read."""
+        sessions = self.sessions
         for header in headers:
-            if header.kind is Kind.UNKNOWN:
+            _, base, count, kind, id_, request, *_ = header
+            if kind is Kind.DATA:
+                known = sessions.get(id_)
+                if known is not None:
+                    replies = known.replies
+                    if len(replies) >= self.replies_max:
+                        replies = replies[1 - self.replies_max :] if self.replies_max > 1 else ()
+                    sessions[id_] = Session(id_, request, (*replies, base), base)
+            elif kind is Kind.REGISTER:
+                self._register(base)
+            elif kind is Kind.UNKNOWN:
                 return
-            self._apply(header)
-            self.applied = header.end
+            self.applied = base + count
 
-    def _apply(self, header: Header) -> None:
-        if header.kind is Kind.REGISTER:
-            if len(self.sessions) >= self.sessions_max:
-                oldest = min(self.sessions.values(), key=lambda session: session.used)
-                del self.sessions[oldest.id]
-            self.sessions[header.base] = Session(header.base, 0, (), header.base)
-        elif header.session and header.kind is Kind.DATA:
-            known = self.sessions.get(header.session)
-            if known is not None:
-                replies = (*known.replies, header.base)[-self.replies_max :]
-                self.sessions[header.session] = Session(
-                    header.session, header.request, replies, header.base
-                )
+    def _register(self, base: int) -> None:
+        """Whoever was used longest ago makes room (T7)."""
+        if len(self.sessions) >= self.sessions_max:
+            oldest = min(self.sessions.values(), key=lambda session: session.used)
+            del self.sessions[oldest.id]
+        self.sessions[base] = Session(base, 0, (), base)
 
 
 def admit(table: SessionTable, session: int, request: int) -> int | Refusal | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from shardlog.checksum import seal, sum_of
 from shardlog.protocol import header_bytes
@@ -35,6 +36,7 @@ pack_header = header_bytes.pack_header
 SLOT = struct.Struct("<B3xIQQQQ80sII")
 SLOT_BYTES = SLOT.size
 _SLOT_SUMMED = SLOT_BYTES - 4
+_SLOT_SUMMED_PART = struct.Struct("<B3xIQQQQ80sI")
 SLOT_PLACE = struct.Struct("<B3xIQQ16x16xQII56x")
 """Type, lineage, sequence and position of a slot; base, count and length of the header in it."""
 SLOT_KEYS = struct.Struct("<B3xIQ24x16xQ24xQ")
@@ -60,16 +62,17 @@ class RecordType(IntEnum):
     FENCED = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+_ENTRY = int(RecordType.ENTRY)
+
+
+class Context(NamedTuple):
     """The commit context: everything below `end` is committed, and `checksum` ends it (rule 17)."""
 
     end: int
     checksum: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """The copy apart of an entry's header, with its place and the context that rode along."""
 
     header: Header
@@ -123,17 +126,13 @@ def unpack_header(data: Buffer) -> tuple[Header, int] | None:
 
 def pack_slot(slot: Slot, lineage: int, sequence: int) -> bytes:
     """`sequence` is the slot's place in the whole log: a misplaced slot gives itself away."""
-    summed = SLOT.pack(
-        RecordType.ENTRY,
-        lineage,
-        sequence,
-        slot.position,
-        slot.context.end,
-        slot.context.checksum,
-        pack_header(slot.header, slot.length),
-        0,
-        0,
-    )[:_SLOT_SUMMED]
+    packed = pack_header(slot.header, slot.length)
+    return join_slot(packed, slot.position, slot.context, lineage, sequence)
+
+
+def join_slot(packed: bytes, position: int, context: Context, lineage: int, sequence: int) -> bytes:
+    """A slot around a header that is packed already."""
+    summed = _SLOT_SUMMED_PART.pack(_ENTRY, lineage, sequence, position, *context, packed, 0)
     return summed + sum_of(summed).to_bytes(4, "little")
 
 

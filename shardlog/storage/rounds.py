@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shardlog.protocol.entry import Entry
 from shardlog.storage.files import Buffer
@@ -12,8 +13,8 @@ from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,
     Context,
     Slot,
+    join_slot,
     pack_header,
-    pack_slot,
     slot_sequence,
 )
 from shardlog.storage.segment import GROUP_BYTES_MAX, Segment
@@ -22,46 +23,54 @@ ROUND_FILES_MAX = 2
 """A group may go to a new segment while the slots of the one before go to the old one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """One entry to be written, and the commit offset that rides along."""
 
     entry: Entry
     commit: int
 
 
-@dataclass(slots=True)
 class Group:
-    """Entries of one segment that are written together, and the slots they will get."""
+    """Entries of one segment that are written together, and the slots they will get.
 
-    segment: Segment
-    index: int
-    position: int
-    slots: list[Slot] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
+    `buffers` are headers and bodies by turns; the next entry goes to `after`.
+    """
 
-    @property
-    def after(self) -> int:
-        return self.slots[-1].after if self.slots else self.position
+    __slots__ = ("after", "buffers", "index", "position", "segment", "slots")
+
+    def __init__(self, segment: Segment, index: int, position: int) -> None:
+        self.segment = segment
+        self.index = index
+        self.position = position
+        self.after = position
+        self.slots: list[Slot] = []
+        self.buffers: list[bytes] = []
 
     def add(self, entry: Entry, context: Context) -> bool:
         """False if the segment has no room for it, or the group would become too long."""
-        length = len(entry.body)
+        header, body = entry
+        length = len(body)
         position = self.after
-        if not self.segment.fits(length, self.index + len(self.slots), position):
+        after = position + ENTRY_HEADER_BYTES + length
+        slots = self.slots
+        if not self.segment.fits(length, self.index + len(slots), position):
             return False
-        grown = position + ENTRY_HEADER_BYTES + length - self.position
-        if self.slots and grown > GROUP_BYTES_MAX:
+        if slots and after - self.position > GROUP_BYTES_MAX:
             return False
-        self.slots.append(Slot(entry.header, length, position, context))
-        self.buffers += (pack_header(entry.header, length), entry.body)
+        slots.append(Slot(header, length, position, context))
+        self.buffers += (pack_header(header, length), body)
+        self.after = after
         return True
 
     def packed_slots(self) -> bytes:
         head = self.segment.head
-        first = slot_sequence(head.number, self.index)
+        lineage, first = head.lineage, slot_sequence(head.number, self.index)
+        buffers = self.buffers
         return b"".join(
-            pack_slot(slot, head.lineage, first + at) for at, slot in enumerate(self.slots)
+            [
+                join_slot(buffers[2 * at], slot.position, slot.context, lineage, first + at)
+                for at, slot in enumerate(self.slots)
+            ]
         )
 
 
@@ -90,7 +99,7 @@ class Round:
             at = segment.slot_position(self.slotted.index)
             self._write(segment.path, at, [self.slotted.packed_slots()])
 
-    def _write(self, path: str, position: int, buffers: list[Buffer]) -> None:
+    def _write(self, path: str, position: int, buffers: Sequence[Buffer]) -> None:
         if path not in self.pinned:
             self.handles.pin(path)
             self.pinned.append(path)

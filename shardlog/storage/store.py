@@ -91,10 +91,12 @@ class Store:
             self._tokens.append((effect.token, self._submitted))
             return
         if isinstance(effect, WriteEntries):
+            commit = effect.commit
             for entry in effect.entries:
-                self._queue.append(Append(entry, effect.commit))
-                self.fresh[entry.header.base] = entry
-                self._ends.append((entry.header.end, entry.header.checksum))
+                header = entry.header
+                self._queue.append(Append(entry, commit))
+                self.fresh[header.base] = entry
+                self._ends.append((header.base + header.count, header.checksum))
             self._submitted += len(effect.entries)
             return
         self._submitted += 1
@@ -196,9 +198,9 @@ class Store:
         group = self._next_group()
         if group is not None and not self.files.segments.doubt:
             for append in self._queue:
-                if not isinstance(append, Append):
-                    break
-                if not group.add(append.entry, self._context(append.commit)):
+                if not isinstance(append, Append) or not group.add(
+                    append.entry, self._context(append.commit)
+                ):
                     break
         if group is not None and group.slots:
             round_.group = group
@@ -221,9 +223,10 @@ class Store:
     def _context(self, commit: int) -> Context:
         """The context for a commit offset; an older one, which is safe, if nobody knows its end."""
         ends = self._ends
-        while ends and ends[0][0] <= commit:
-            end, checksum = ends.popleft()
-            self.files.context = Context(end, checksum)
+        if ends and ends[0][0] <= commit:
+            while ends and ends[0][0] <= commit:
+                last = ends.popleft()
+            self.files.context = Context(*last)
         return self.files.context
 
     def change_of(self, round_: Round) -> changes.Change | None:

@@ -12,9 +12,12 @@ stalled.  Any other failure is the end of that replica in this process: it has t
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
 from typing import Protocol
 from urllib.parse import quote, unquote
 
@@ -90,6 +93,7 @@ class Hosted:
 
 
 Done = tuple[Hosted, Round, StorageFailure | None]
+Batch = list[tuple[Hosted, Round]]
 
 
 def directory_name(shard: str) -> str:
@@ -98,6 +102,45 @@ def directory_name(shard: str) -> str:
         raise ImpossibleState("a shard without a name")
     quoted = quote(shard, safe="")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+class Performer:
+    """A thread that performs one batch after the other, and tells the loop of each."""
+
+    def __init__(
+        self,
+        perform: Callable[[Batch], list[Done]],
+        performed: Callable[[list[Done] | BaseException], None],
+    ) -> None:
+        self._perform = perform
+        self._performed = performed
+        self._batches: SimpleQueue[Batch | None] = SimpleQueue()
+        self._results: deque[list[Done] | BaseException] = deque()
+        self._ended: asyncio.Future[None]
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ended = loop.create_future()
+        Thread(target=self._run, args=(loop,), name="volume").start()
+
+    def put(self, batch: Batch) -> None:
+        self._batches.put(batch)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        while (batch := self._batches.get()) is not None:
+            try:
+                self._results.append(self._perform(batch))
+            except BaseException as failure:  # told to whoever runs the volume
+                self._results.append(failure)
+            loop.call_soon_threadsafe(self._tell)
+        loop.call_soon_threadsafe(self._ended.set_result, None)
+
+    def _tell(self) -> None:
+        self._performed(self._results.popleft())
+
+    async def stop(self) -> None:
+        """When the batch under way is done, and told."""
+        self._batches.put(None)
+        await asyncio.wait([self._ended])
 
 
 class Volume:
@@ -118,9 +161,12 @@ class Volume:
         self.limits = limits or VolumeLimits()
         self.handles = Handles(files, self.limits.open_files_max)
         self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
-        self._performer = ThreadPoolExecutor(1, "volume-batch")
+        self._performer = Performer(self._perform, self._performed)
         self._woken: dict[Hosted, None] = {}
-        self._wake = asyncio.Event()
+        # Whether a batch is on its way, or about to be.
+        self._busy = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Future[None]
         if not files.list(directory):
             files.make_directory(directory)
             parent = directory.rpartition("/")[0]
@@ -147,43 +193,52 @@ class Volume:
     def wake(self, hosted: Hosted) -> None:
         """There may be something to do for this replica."""
         self._woken[hosted] = None
-        self._wake.set()
+        if not self._busy and self._loop is not None:
+            self._busy = True
+            self._loop.call_soon(self._begin)
 
     async def run(self) -> None:
         """Perform batch after batch, until cancelled; the one under way is finished first."""
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        self._performer.start(self._loop)
+        self._busy = True
+        self._begin()
         try:
-            while True:
-                await self._wake.wait()
-                batch = self._taken()
-                if batch:
-                    await self._performed(batch)
+            await self._ended
         finally:
+            self._loop = None
+            await self._performer.stop()
             self.close()
 
-    async def _performed(self, batch: list[tuple[Hosted, Round]]) -> None:
-        performing = asyncio.get_running_loop().run_in_executor(
-            self._performer, self._perform, batch
-        )
-        try:
-            await asyncio.shield(performing)
-        except asyncio.CancelledError:
-            await asyncio.wait([performing])
-            self._settle(performing.result())
-            raise
-        self._settle(performing.result())
+    def _begin(self) -> None:
+        """The next batch, if there is one."""
+        batch = self._taken()
+        self._busy = bool(batch)
+        if batch:
+            self._performer.put(batch)
+
+    def _performed(self, done: list[Done] | BaseException) -> None:
+        """On the loop: whatever gathered meanwhile is the next batch."""
+        if isinstance(done, BaseException):
+            if not self._ended.done():
+                self._ended.set_exception(done)
+            return
+        self._settle(done)
+        if self._loop is not None:
+            self._begin()
 
     def close(self) -> None:
         """For a volume that is not run any more, or never was."""
-        self._performer.shutdown()
         self._threads.shutdown()
         self.handles.close()
         if self._whole is not None:
             self._whole.close()
         self._claim.close()
 
-    def _taken(self) -> list[tuple[Hosted, Round]]:
+    def _taken(self) -> Batch:
         """A round of each replica that was woken; if there are too many, the rest comes next."""
-        batch: list[tuple[Hosted, Round]] = []
+        batch: Batch = []
         most = max(self.limits.open_files_max // ROUND_FILES_MAX, 1)
         while self._woken and len(batch) < most:
             hosted = next(iter(self._woken))
@@ -191,13 +246,11 @@ class Volume:
             round_ = None if hosted.store.broken else hosted.store.take()
             if round_ is not None:
                 batch.append((hosted, round_))
-        if not self._woken:
-            self._wake.clear()
         return batch
 
     # --- in threads ------------------------------------------------------------------------------
 
-    def _perform(self, batch: list[tuple[Hosted, Round]]) -> list[Done]:
+    def _perform(self, batch: Batch) -> list[Done]:
         if len(batch) == 1:
             written = [self._written(batch[0])]
         else:
@@ -224,7 +277,7 @@ class Volume:
             return (*item, failure)
         return (*item, None)
 
-    def _synced_together(self, whole: Whole, batch: list[tuple[Hosted, Round]]) -> list[Done]:
+    def _synced_together(self, whole: Whole, batch: Batch) -> list[Done]:
         """If it fails nobody knows whose write was lost: all that were in it are at their end."""
         try:
             whole.sync()

@@ -76,6 +76,7 @@ class Listener:
         self.connections_max = connections_max
         # Connections that ended before they were greeted.
         self.refused = 0
+        self.closing = False
         self._sockets: asyncio.Server
 
     @property
@@ -85,6 +86,7 @@ class Listener:
 
     async def close(self, text: str = "") -> None:
         """Stop accepting, say goodbye to everyone, and wait until they are gone."""
+        self.closing = True
         self._sockets.close()
         ending = list(self.connections)
         for connection in ending:
@@ -111,6 +113,8 @@ class _Accepted(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         listener = self.listener
+        if listener.closing:
+            self.transport.abort()  # accepted while we stopped listening
         if len(listener.connections) >= listener.connections_max:
             self.close(Reason.OVERLOADED, f"{listener.connections_max} connections are open")
         listener.connections.add(self)

@@ -1,7 +1,6 @@
 """Follow cursors over a link that loses, repeats and delays."""
 
 from collections import deque
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -124,7 +123,7 @@ def test_N7_whatever_is_lost_is_sent_again(length, events):
 def heavy_log(*sizes):
     log = Log()
     for header, size in zip(chain([1] * len(sizes)), sizes, strict=True):
-        log.append(replace(header, body_checksum=size << 32))
+        log.append(header._replace(body_checksum=size << 32))
     return log
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from shardlog.checksum import seal
@@ -29,7 +27,7 @@ def tamper(driver: Driver, base: int, **changes: object) -> tuple[str, int]:
     """Write a slot anew, with a right checksum; its file and position."""
     place = driver.store.files.segments.covering(base)
     assert place is not None
-    slot: Slot = replace(place.slot, **changes)  # type: ignore[arg-type]
+    slot: Slot = place.slot._replace(**changes)  # type: ignore[arg-type]
     head = place.segment.head
     packed = pack_slot(slot, head.lineage, slot_sequence(head.number, place.number))
     at = place.segment.slot_position(place.number)
@@ -45,7 +43,7 @@ def refused(driver: Driver) -> Damaged:
 
 
 def resealed(header: Header, **changes: object) -> Header:
-    made: Header = replace(header, **changes)  # type: ignore[arg-type]
+    made: Header = header._replace(**changes)  # type: ignore[arg-type]
     return sealed(
         seal,
         made.epoch,

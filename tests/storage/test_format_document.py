@@ -134,7 +134,7 @@ def checked(heading: str, data: bytes, expected: dict[str, int | bytes]) -> None
 
 
 def header_values() -> dict[str, int | bytes]:
-    known = asdict(HEADER)
+    known = HEADER._asdict()
     crc = HEADER.body_checksum % 2**32
     told = {"magic": b"SE", "version": layout.FORMAT_VERSION, "length": 11, "body_checksum": crc}
     return {**known, **told}
