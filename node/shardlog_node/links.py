@@ -52,7 +52,7 @@ class Link(Receiver):
         host, _, port = plane.addresses[self.node].rpartition(":")
         try:
             await connect(
-                host,
+                host.strip("[]"),
                 int(port),
                 name=plane.name,
                 role=Role.NODE,

@@ -131,7 +131,7 @@ class NodeProcess:
 
     async def _start_control(self) -> tuple[str, int]:
         host = self.settings.control_host
-        return host, await self._control.start(host, self.settings.control_port)
+        return host, await self._control.start(_bracketed(host), self.settings.control_port)
 
     async def _stop_control(self) -> None:
         await self._control.stop(0 if self._hurried.is_set() else CALLS_GRACE_MS)
@@ -254,7 +254,12 @@ async def _bound(setting: str, starting: Awaitable[tuple[str, int]]) -> str:
         host, port = await starting
     except Unreachable as failure:
         raise Unreachable(f"{setting}: {failure}") from failure
-    return f"{host}:{port}"
+    return f"{_bracketed(host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    """As it stands before a port: an address of IPv6 has colons itself."""
+    return f"[{host}]" if ":" in host else host
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -206,7 +206,7 @@ class Cluster:
         host, _, port = self.nodes[name].ready["data"].rpartition(":")
         inbox = Inbox()
         connection = await connect(
-            host,
+            host.strip("[]"),
             int(port),
             name="a client",
             role=Role.CLIENT,
