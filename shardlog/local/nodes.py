@@ -10,6 +10,7 @@ from shardlog.local.cluster_file import NodePlace, load
 from shardlog.local.layout import Layout
 
 PROBE_MS = 500
+PROBE_ABSENT_MS = 100
 PROBE_TIMEOUT_MS = 2000
 
 
@@ -40,7 +41,8 @@ class Nodes:
                 self.alive = frozenset(
                     place.name for place, alive in zip(places, answers, strict=True) if alive
                 )
-                await asyncio.sleep(PROBE_MS / 1000)
+                whole = len(self.alive) == len(places)
+                await asyncio.sleep((PROBE_MS if whole else PROBE_ABSENT_MS) / 1000)
 
     def data_address(self, node: str) -> str | None:
         place = self.places.get(node)

@@ -6,6 +6,7 @@ Whatever it finds running already stays as it is.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from shardlog.local.failures import (
     NotReady,
     UnusableDirectory,
 )
-from shardlog.local.layout import SUPERVISOR, Layout
+from shardlog.local.layout import COORDINATOR, SUPERVISOR, Layout
 from shardlog.local.pid_file import PidFile, start_orphan
 from shardlog.local.processes import read_tally
 from shardlog.local.programs import require_installed, supervisor_command
@@ -78,6 +79,7 @@ def start_supervisor(layout: Layout) -> bool:
     held = PidFile(layout.pid_file(SUPERVISOR)).take()
     if held is None:
         return False
+    layout.tally.unlink(missing_ok=True)
     start_orphan(held, supervisor_command(layout), os.environ, layout.log(SUPERVISOR))
     return True
 
@@ -87,13 +89,14 @@ def await_ready(layout: Layout, cluster: Cluster, timeout_ms: int, tell: Tell) -
     deadline = time.monotonic() + timeout_ms / 1000
     before = starts(layout)
     serving: set[str] = set()
+    names = sorted(cluster.names, key=lambda name: name == COORDINATOR)
     while True:
-        for name in cluster.names:
+        for name in names:
             serves = is_serving(cluster, name)
             if serves != (name in serving):
                 serving ^= {name}
                 tell(name, serves)
-        absent = [name for name in cluster.names if name not in serving]
+        absent = [name for name in names if name not in serving]
         if not absent:
             return
         if time.monotonic() >= deadline:
@@ -106,16 +109,25 @@ def await_ready(layout: Layout, cluster: Cluster, timeout_ms: int, tell: Tell) -
 
 
 def is_serving(cluster: Cluster, name: str) -> bool:
-    address, path = cluster.coordinator, "/v1/nodes"
+    """The coordinator serves when it has heard from all nodes: shards can be put on them then."""
     for node in cluster.nodes:
         if node.name == name:
-            address, path = node.http, "/readyz"
+            return _asked(node.http, "/readyz") is not None
+    answer = _asked(cluster.coordinator, "/v1/nodes")
+    if answer is None:
+        return False
+    alive = {node["name"] for node in json.loads(answer)["nodes"] if node["alive"]}
+    return alive >= {node.name for node in cluster.nodes}
+
+
+def _asked(address: str, path: str) -> bytes | None:
     connection = HTTPConnection(address, timeout=PROBE_TIMEOUT_MS / 1000)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == 200
+        answer = connection.getresponse()
+        return answer.read() if answer.status == 200 else None
     except (OSError, HTTPException):
-        return False
+        return None
     finally:
         connection.close()
 

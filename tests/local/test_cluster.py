@@ -20,7 +20,7 @@ RECORDS = [b"record %d" % number for number in range(100)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with local_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.run("local up --nodes 4")
+        cluster.run("local up")
         cluster.run("shard create orders")
         cluster.append("orders", RECORDS)
         yield cluster
@@ -36,18 +36,18 @@ def leader(cluster: LocalCluster, other_than: str | None = None) -> str:
 
 def test_up_again_changes_nothing(cluster: LocalCluster):
     before = cluster.pids()
-    assert "4 nodes and the coordinator serve" in cluster.run("local up").stdout
+    assert "3 nodes and the coordinator serve" in cluster.run("local up").stdout
     assert cluster.pids() == before
 
 
 def test_every_process_is_shown(cluster: LocalCluster):
     found = cluster.json("local status")
     assert {each["name"]: each["state"] for each in found["processes"]} == dict.fromkeys(
-        ["supervisor", "coordinator", "node-1", "node-2", "node-3", "node-4"], "running"
+        ["supervisor", "coordinator", "node-1", "node-2", "node-3"], "running"
     )
     assert yaml.safe_load(cluster.run("local status -o yaml").stdout)["url"] == found["url"]
     table = cluster.run("local status").stdout
-    assert len(table.splitlines()) == 2 + 6
+    assert len(table.splitlines()) == 2 + 5
     assert "127.0.0.1:" in cluster.run("local status -o wide").stdout
 
 
@@ -79,10 +79,10 @@ def test_N11_status_shows_epoch_history_cursors_and_lag(cluster: LocalCluster):
 
 def test_the_overview_shows_nodes_and_shards(cluster: LocalCluster):
     found = cluster.json("status")
-    assert [node["alive"] for node in found["nodes"]] == [True] * 4
+    assert [node["alive"] for node in found["nodes"]] == [True] * 3
     assert [each["name"] for each in found["shards"]] == ["orders"]
     shown = cluster.run("status").stdout
-    assert "node-4" in shown
+    assert "node-3" in shown
     assert "orders" in shown
 
 
@@ -95,15 +95,16 @@ def test_the_overview_shows_nodes_and_shards(cluster: LocalCluster):
         ("shard delete absent --yes", exit_codes.REFUSED, "no shard absent"),
         ("ops promote absent node-1", exit_codes.REFUSED, "no shard absent"),
         ("shard create orders", exit_codes.REFUSED, "orders exists"),
-        ("shard create wide --replicas 5", exit_codes.REFUSED, "5 nodes, there are 4"),
+        ("shard create wide --replicas 5", exit_codes.REFUSED, "5 nodes, there are 3"),
         ("shard create unsafe --quorum-replication 1", exit_codes.REFUSED, "more than 3"),
         ("shard create Orders", exit_codes.USAGE, "no name of a shard"),
         ("shard create ../../etc", exit_codes.USAGE, "no name of a shard"),
         ("shard create here --node node-9", exit_codes.USAGE, "no node 'node-9'"),
         ("shard scale orders --replicas 0", exit_codes.USAGE, "0 replicas"),
-        ("shard scale orders --replicas 9", exit_codes.REFUSED, "9 nodes, there are 4"),
+        ("shard scale orders --replicas 9", exit_codes.REFUSED, "9 nodes, there are 3"),
         ("ops promote orders node-4", exit_codes.REFUSED, "not a member"),
         ("ops swap orders node-4 node-1", exit_codes.REFUSED, "not a member"),
+        ("ops swap orders node-1 node-2", exit_codes.REFUSED, "already hosts"),
         ("ops swap orders node-1 node-9", exit_codes.USAGE, "no node 'node-9'"),
         ("ops abort orders", exit_codes.REFUSED, "no reconfiguration"),
         ("local kill node-9", exit_codes.USAGE, "no node-9 here"),
@@ -122,42 +123,36 @@ def test_refusals_are_one_line_and_an_exit_code(
     assert said in told
 
 
+def test_names_complete(cluster: LocalCluster):
+    shell = {
+        "_SHARDLOG_COMPLETE": "bash_complete",
+        "COMP_WORDS": "shardlog shard get o",
+        "COMP_CWORD": "3",
+    }
+    environment = cluster.environment | shell
+    done = subprocess.run([SHARDLOG], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["plain,orders"]
+
+
+def test_logs_are_shown(cluster: LocalCluster):
+    assert "ready" in cluster.run("local logs node-1").stdout
+    everything = cluster.run("local logs -n 3").stdout
+    assert {line.split()[0] for line in everything.splitlines()} >= {"supervisor", "node-2"}
+
+
+def test_deleting_asks_first(cluster: LocalCluster):
+    cluster.run("shard create events --replicas 1")
+    cluster.run("shard delete events", exit_codes.INTERRUPTED, stdin="n\n")
+    assert cluster.shard("events")["status"] == "STEADY"
+    cluster.run("shard delete events", stdin="y\n")
+    assert [each["name"] for each in cluster.json("shard list")["shards"]] == ["orders"]
+
+
 def test_O8_leadership_is_handed_over(cluster: LocalCluster):
     found = cluster.shard("orders")
     other = next(node for node in found["ensemble"] if node != found["leader"])
     assert f"{other} leads orders" in cluster.run(f"ops promote orders {other}").stdout
     assert cluster.shard("orders")["leader"] == other
-
-
-def test_a_replica_is_moved(cluster: LocalCluster):
-    found = cluster.shard("orders")
-    old = next(node for node in found["ensemble"] if node != found["leader"])
-    (new,) = {"node-1", "node-2", "node-3", "node-4"} - set(found["ensemble"])
-    assert "done" in cluster.run(f"ops swap orders {old} {new}").stdout
-    assert set(cluster.shard("orders")["ensemble"]) == {*found["ensemble"], new} - {old}
-    assert cluster.read("orders") == RECORDS
-
-
-def test_nodes_are_added_and_a_shard_is_scaled_up_and_down(cluster: LocalCluster):
-    before = cluster.pids()
-    cluster.run("local up --nodes 5")
-    assert before.items() <= cluster.pids().items()
-    scaled = cluster.run("shard scale orders --replicas 5 -o json")
-    assert len(json.loads(scaled.stdout)["ensemble"]) == 5
-    assert "expand" in scaled.stderr
-    cluster.run("shard scale orders --replicas 3")
-    assert len(cluster.shard("orders")["ensemble"]) == 3
-    assert cluster.read("orders") == RECORDS
-
-
-def test_a_killed_coordinator_goes_on_scaling(cluster: LocalCluster):
-    cluster.run("shard scale orders --replicas 5 --no-wait")
-    refused = cluster.run("shard scale orders --replicas 4 --no-wait", exit_codes.REFUSED)
-    assert "in progress" in refused.stderr
-    cluster.run("local kill coordinator")
-    cluster.run("local up")
-    cluster.until("orders", lambda it: len(it["ensemble"]) == 5 and not it["reconfiguration"])
-    cluster.run("shard scale orders --replicas 3")
 
 
 def test_a_killed_leader_is_replaced_and_comes_back(cluster: LocalCluster):
@@ -201,31 +196,6 @@ def test_everything_is_killed_and_nothing_is_lost(cluster: LocalCluster):
     assert cluster.read("orders") == RECORDS
 
 
-def test_logs_are_shown(cluster: LocalCluster):
-    assert "ready" in cluster.run("local logs node-1").stdout
-    everything = cluster.run("local logs -n 3").stdout
-    assert {line.split()[0] for line in everything.splitlines()} >= {"supervisor", "node-2"}
-
-
-def test_deleting_asks_first(cluster: LocalCluster):
-    cluster.run("shard create events --replicas 1")
-    cluster.run("shard delete events", exit_codes.INTERRUPTED, stdin="n\n")
-    assert cluster.shard("events")["status"] == "STEADY"
-    cluster.run("shard delete events", stdin="y\n")
-    assert [each["name"] for each in cluster.json("shard list")["shards"]] == ["orders"]
-
-
-def test_names_complete(cluster: LocalCluster):
-    shell = {
-        "_SHARDLOG_COMPLETE": "bash_complete",
-        "COMP_WORDS": "shardlog shard get o",
-        "COMP_CWORD": "3",
-    }
-    environment = cluster.environment | shell
-    done = subprocess.run([SHARDLOG], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["plain,orders"]
-
-
 def test_down_and_up_again(cluster: LocalCluster):
     assert "is down" in cluster.run("local down").stdout
     assert set(cluster.pids().values()) == {None}
@@ -234,6 +204,37 @@ def test_down_and_up_again(cluster: LocalCluster):
     cluster.run("local down")
     cluster.run("local up")
     leader(cluster)
+    assert cluster.read("orders") == RECORDS
+
+
+def test_nodes_are_added_and_a_shard_is_scaled_up_and_down(cluster: LocalCluster):
+    before = cluster.pids()
+    cluster.run("local up --nodes 5")
+    assert before.items() <= cluster.pids().items()
+    scaled = cluster.run("shard scale orders --replicas 5 -o json")
+    assert len(json.loads(scaled.stdout)["ensemble"]) == 5
+    assert "expand" in scaled.stderr
+    cluster.run("shard scale orders --replicas 3")
+    assert len(cluster.shard("orders")["ensemble"]) == 3
+    assert cluster.read("orders") == RECORDS
+
+
+def test_a_killed_coordinator_goes_on_scaling(cluster: LocalCluster):
+    cluster.run("shard scale orders --replicas 5 --no-wait")
+    refused = cluster.run("shard scale orders --replicas 4 --no-wait", exit_codes.REFUSED)
+    assert "in progress" in refused.stderr
+    cluster.run("local kill coordinator")
+    cluster.run("local up")
+    cluster.until("orders", lambda it: len(it["ensemble"]) == 5 and not it["reconfiguration"])
+    cluster.run("shard scale orders --replicas 3")
+
+
+def test_a_replica_is_moved(cluster: LocalCluster):
+    found = cluster.shard("orders")
+    old = next(node for node in found["ensemble"] if node != found["leader"])
+    new, *_ = sorted(set(cluster.pids()) - set(found["ensemble"]) - {"coordinator"})
+    assert "done" in cluster.run(f"ops swap orders {old} {new}").stdout
+    assert set(cluster.shard("orders")["ensemble"]) == {*found["ensemble"], new} - {old}
     assert cluster.read("orders") == RECORDS
 
 
