@@ -24,6 +24,7 @@ from shardlog.transport.batch import Headers
 from shardlog.transport.compression import Compression
 
 T = TypeVar("T")
+CALLS_MAX = 4096
 
 
 class LoopThread:
@@ -48,12 +49,7 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What it returns or raises; interrupted, it is cancelled."""
-        future = self.submit(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return _result(self.submit(work))
 
     def call(self, function: Callable[[], T]) -> T:
         """A plain call, made within the loop."""
@@ -67,6 +63,14 @@ class LoopThread:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
+
+
+def _result(future: Future[T]) -> T:
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
 class Client:
@@ -211,7 +215,7 @@ class Client:
 
     def _records(self, stream: EntryStream) -> Iterator[Record]:
         for batch in self._each(stream):
-            yield from batch.records(stream.start, stream.end)
+            yield from stream.records(batch)
 
 
 async def _next(stream: EntryStream) -> EntryBatch | None:
@@ -219,11 +223,17 @@ async def _next(stream: EntryStream) -> EntryBatch | None:
 
 
 class Producer:
-    """`shardlog.client.Producer` for scripts.  `send` gives futures of `concurrent.futures`."""
+    """`shardlog.client.Producer` for scripts.  `send` gives futures of `concurrent.futures`.
+
+    What is sent is appended in the order of the calls; while `CALLS_MAX` of them are not answered
+    the next one waits.
+    """
 
     def __init__(self, thread: LoopThread, producer: producing.Producer) -> None:
         self._thread = thread
         self._producer = producer
+        self._calls = threading.BoundedSemaphore(CALLS_MAX)
+        self._order = asyncio.Lock()
         self.shard = producer.shard
 
     def __enter__(self) -> Self:
@@ -245,15 +255,30 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Future[int]:
-        """Waits for room inside the client; the future has the offset."""
-        return self._thread.submit(
-            self._producer.append(value, key, headers=headers, timestamp_ms=timestamp_ms)
+        """The future has the offset, or what is wrong with the record."""
+        return self._in_order(
+            lambda: self._producer.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
         )
 
     def send_many(self, values: Sequence[bytes]) -> Future[list[Range]]:
-        """Returns when there is room; the future has the offsets."""
-        self._thread.wait(self._producer.until_room())
-        return self._thread.submit(self._producer.append_many(values))
+        """The future has the ranges of offsets."""
+        return self._in_order(lambda: self._producer.send_many(values))
+
+    def _in_order(self, send: Callable[[], asyncio.Future[T]]) -> Future[T]:
+        self._calls.acquire()
+        try:
+            future = self._thread.submit(self._sent(send))
+        except Closed:
+            self._calls.release()
+            raise
+        future.add_done_callback(lambda _: self._calls.release())
+        return future
+
+    async def _sent(self, send: Callable[[], asyncio.Future[T]]) -> T:
+        async with self._order:
+            await self._producer.until_room()
+            future = send()
+        return await future
 
     def append(
         self,
@@ -263,19 +288,23 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        return self._thread.wait(
-            self._producer.append(value, key, headers=headers, timestamp_ms=timestamp_ms)
-        )
+        return _result(self.send(value, key, headers=headers, timestamp_ms=timestamp_ms))
 
     def append_many(self, values: Sequence[bytes]) -> list[Range]:
-        return self._thread.wait(self._producer.append_many(values))
+        return _result(self.send_many(values))
 
     def until_room(self) -> None:
         self._thread.wait(self._producer.until_room())
 
     def flush(self) -> None:
-        self._thread.wait(self._producer.flush())
+        """Wait for all answers; raises the first failure there was."""
+        self._thread.wait(self._after_all(self._producer.flush))
 
     def close(self) -> None:
         if not self._thread.loop.is_closed():
-            self._thread.wait(self._producer.close())
+            self._thread.wait(self._after_all(self._producer.close))
+
+    async def _after_all(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Behind what was sent before."""
+        async with self._order:
+            await work()

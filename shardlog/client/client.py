@@ -222,7 +222,7 @@ class Client:
     async def _records(self, stream: EntryStream) -> AsyncIterator[Record]:
         async with aclosing(stream):
             async for batch in stream:
-                for record in batch.records(stream.start, stream.end):
+                for record in stream.records(batch):
                     yield record
 
     def _exchange(self, shard: str) -> Exchange:

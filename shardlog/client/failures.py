@@ -136,10 +136,10 @@ class Refused(ClientFailure):
 
 
 class NodeRejected(ClientFailure):
-    """A node will not talk with this client: certificates, or no version in common."""
+    """One side will not have the other: certificates, or no version in common."""
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"{address} rejects this client: {reason}")
+        super().__init__(f"{address} and this client do not accept each other: {reason}")
         self.address = address
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -24,7 +25,7 @@ from shardlog.client.failures import (
 )
 from shardlog.client.lookup import Lookup
 from shardlog.client.patience import Deadline
-from shardlog.client.records import EntryBatch, FirstKept, LogEnd, Start, Timestamp
+from shardlog.client.records import EntryBatch, FirstKept, LogEnd, Record, Start, Timestamp
 from shardlog.client.verification import Continuity, Fetched, Mismatch
 from shardlog.transport.batch import Batch
 from shardlog.transport.compression import CompressionMissing
@@ -97,7 +98,7 @@ class EntryStream:
         try:
             batch = Batch(body, header.count, self._limits.plain_bytes_max)
         except (MalformedBatch, CompressionMissing) as failure:
-            raise UnreadableBatch(self.shard, header.base, header.end, str(failure)) from failure
+            raise self._unreadable(header.base, header.end, failure) from failure
         return EntryBatch(header.base, header.epoch, header.timestamp_ms, batch)
 
     async def __aenter__(self) -> Self:
@@ -126,6 +127,21 @@ class EntryStream:
         if not task.cancelled():
             task.exception()  # whoever asks for the next entry is told
         self._news.set()
+
+    def records(self, entry: EntryBatch) -> Iterator[Record]:
+        """Those of an entry that lie within the bounds of the stream."""
+        found = entry.records(self.start, self.end)
+        return self._checked(entry, found) if entry.batch.has_headers else found
+
+    def _checked(self, entry: EntryBatch, records: Iterator[Record]) -> Iterator[Record]:
+        """Headers are looked into only when their record is delivered."""
+        try:
+            yield from records
+        except MalformedBatch as failure:
+            raise self._unreadable(entry.base_offset, entry.end, failure) from failure
+
+    def _unreadable(self, base: int, end: int, failure: Exception) -> UnreadableBatch:
+        return UnreadableBatch(self.shard, base, end, str(failure))
 
     # --- the task --------------------------------------------------------------------------------
 

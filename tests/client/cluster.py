@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,9 +38,13 @@ class ClientCluster(PlaneCluster):
         *,
         limits: Limits = LIMITS,
         plane_limits: PlaneLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        link_tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(directory, names, plane_limits)
         self.limits = limits
+        self.tls = tls
+        self.link_tls = link_tls
         self.public: dict[str, str] = {}
         self.asked = 0
         self.url = ""
@@ -63,7 +68,10 @@ class ClientCluster(PlaneCluster):
                 await runner.cleanup()
 
     async def begin(self, name: str) -> NodeHost:
-        plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns)
+        plane = DataPlane(
+            name, self.plane_limits, time.time_ns, tls=self.tls, link_tls=self.link_tls
+        )
+        self.planes[name] = plane
         volume = Volume(RealFiles(), str(self.directory / name), name, PLAN)
         node = NodeHost(
             name,

@@ -47,6 +47,19 @@ def test_appending_and_reading(tmp_path: Path):
     script(tmp_path, written)
 
 
+def test_what_is_sent_stays_in_order_when_there_is_no_room(tmp_path: Path):
+    def written(url: str) -> None:
+        with Client(url) as client:
+            with client.producer(SHARD, buffer_bytes_max=500) as producer:
+                futures = [producer.send(b"%050d" % n) for n in range(1_000)]
+                producer.flush()
+                assert all(future.done() for future in futures)
+            values = [record.value for record in client.read(SHARD)]
+            assert values == [b"%050d" % n for n in range(1_000)]
+
+    script(tmp_path, written)
+
+
 def test_failures_are_the_same(tmp_path: Path):
     def written(url: str) -> None:
         with Client(url) as client:

@@ -7,7 +7,7 @@ import pytest
 
 from client.cluster import SHARD, Story, story, until
 from shardlog.client import Client, Record
-from shardlog.client.failures import DeadlineExceeded, NodeRejected, NoSuchShard
+from shardlog.client.failures import DeadlineExceeded, NoSuchShard
 from shardlog.protocol.coordination import Promote
 
 
@@ -142,18 +142,3 @@ def test_no_majority_ends_with_the_deadline(tmp_path: Path):
             await s.client.end(SHARD, deadline_ms=500)
         with pytest.raises(DeadlineExceeded):
             await producer.close()
-
-
-def test_a_node_that_rejects_this_client(tmp_path: Path):
-    """A node that has no connections left would be tried again; a wrong certificate would not."""
-    from transport.ends import Recorder, certificates, node
-
-    async def whole() -> None:
-        async with node(Recorder, tls=certificates().node_context(mutual=True)) as listener:
-            host, port = listener.address
-            tls = certificates().client_context(known=False)
-            async with Client(f"shardlog://{host}:{port}", tls=tls) as client:
-                with pytest.raises((NodeRejected, DeadlineExceeded)):
-                    await client.end(SHARD, deadline_ms=500)
-
-    asyncio.run(whole())

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from client.cluster import SHARD, Story, story, until
+from shardlog.checksum import seal_body
 from shardlog.client import END, FIRST, ClientLimits, Compression, Record, Timestamp
 from shardlog.client.failures import Closed, InvalidArgument, OffsetTrimmed, UnreadableBatch
 from shardlog.protocol.coordination import TrimShard
+from shardlog.protocol.messages import Append, Appended
+from shardlog.transport.batch import BatchBuilder
 
 SMALL_READS = ClientLimits(read_bytes=4_000, prefetch_bytes_max=10_000)
 
@@ -188,6 +191,43 @@ def test_a_body_that_is_no_batch_is_told_and_can_be_passed_over(tmp_path: Path):
         assert (told.value.offset, told.value.next) == (bad, bad + 1)
         rest = [record.offset async for record in s.client.read(SHARD, told.value.next)]
         assert rest == [after]
+
+
+def test_headers_that_are_none_are_told_when_their_record_comes(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        builder = BatchBuilder()
+        builder.append(b"fine", headers=[("name", b"content")])
+        builder.append(b"bad", headers=[("other", b"content")])
+        body = bytearray(builder.body())
+        at = body.index(b"other") - 6
+        body[at : at + 2] = b"\xff\xff"
+        session = await s.cluster.session(s.leader, SHARD)
+        append = Append(session, 1, 2, bytes(body), seal_body(body))
+        assert isinstance(await s.cluster.ask(s.leader, SHARD, append), Appended)
+        reading = s.client.read(SHARD)
+        assert (await anext(reading)).value == b"fine"
+        with pytest.raises(UnreadableBatch, match="a header is cut"):
+            await anext(reading)
+
+
+def test_a_damaged_copy_is_repaired_before_it_is_read(tmp_path: Path):
+    """The leader sends what stands in its file; the client notices, and the followers help."""
+
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        offsets = await fill(s, 200)
+        damaged = 0
+        for path in (tmp_path / s.leader).rglob("*"):
+            if path.is_file() and b"00100" in (content := path.read_bytes()):
+                with path.open("r+b") as file:
+                    file.seek(content.index(b"00100"))
+                    file.write(b"99999")
+                damaged += 1
+        assert damaged == 1
+        records = await s.records()
+        assert [record.offset for record in records] == offsets
+        assert [record.value for record in records] == [b"%05d" % n for n in range(200)]
 
 
 def test_a_closed_reader_says_so(tmp_path: Path):
