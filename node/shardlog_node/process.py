@@ -41,6 +41,15 @@ from shardlog_node.tls import load_tls
 LOOK_MS = 20
 CALLS_GRACE_MS = 1000
 
+LIMITS = Limits(
+    batch_entries_max=256,
+    inflight_entries_max=1024,
+    appends_inflight_max=1024,
+    sessions_max=256,
+    replies_max=32,
+)
+"""Of every replica.  Sessions and replies must be the same on all nodes: it is part of the log."""
+
 UNANSWERED = (Trim,)
 """Calls that a replica takes without a word."""
 
@@ -60,7 +69,7 @@ class NodeProcess:
         self._hosting: asyncio.Task[None]
 
         tls = load_tls(settings)
-        self.clock = NodeClock(time.monotonic_ns, time.time_ns)
+        self.clock = NodeClock(_since_boot_ns, time.time_ns)
         registry = CollectorRegistry()
         times = SyncTimes(registry)
         volume = _volume(settings, TimedFiles(times))
@@ -70,7 +79,7 @@ class NodeProcess:
             time.time_ns,
             tls.accepting if tls else None,
             tls.calling if tls else None,
-            self.clock.sample,
+            self._sampled,
         )
         self.host = NodeHost(
             self.name,
@@ -78,11 +87,7 @@ class NodeProcess:
             self.plane.send,
             self.clock.now_ms,
             lambda: secrets.randbits(63) or 1,
-            Limits(
-                sessions_max=256,
-                replies_max=32,
-                inflight_bytes_max=int(settings.follower_inflight_bytes_max),
-            ),
+            replace(LIMITS, inflight_bytes_max=int(settings.follower_inflight_bytes_max)),
         )
         self.plane.attach_host(self.host)
         self._control = ControlServer(
@@ -97,6 +102,11 @@ class NodeProcess:
     @property
     def alive(self) -> bool:
         return not self._hosting.done()
+
+    def _sampled(self, node: str, sent_ns: int, received_ns: int, wall_ns: int) -> None:
+        """The loop's clock stands still while the machine sleeps; the node's does not."""
+        asleep_ns = _since_boot_ns() - time.monotonic_ns()
+        self.clock.sample(node, sent_ns + asleep_ns, received_ns + asleep_ns, wall_ns)
 
     # --- start -----------------------------------------------------------------------------------
 
@@ -235,17 +245,26 @@ def _volume(settings: NodeSettings, files: TimedFiles) -> Volume:
 
 
 def _plane_limits(settings: NodeSettings) -> PlaneLimits:
+    """Half of what may wait on a connection has to hold what a follower may be sent."""
     usual = PlaneLimits()
     of_client = int(settings.client_inflight_bytes_max)
+    of_follower = int(settings.follower_inflight_bytes_max)
     return replace(
         usual,
         connection=replace(
-            usual.connection, outgoing_bytes_max=of_client, incoming_bytes_max=of_client
+            usual.connection,
+            outgoing_bytes_max=max(of_client, 4 * of_follower),
+            incoming_bytes_max=of_client,
         ),
         connections_max=settings.connections_max,
         entry_bytes_max=int(settings.entry_bytes_max),
         inflight_bytes_max=int(settings.node_inflight_bytes_max),
     )
+
+
+def _since_boot_ns() -> int:
+    """Of the clocks that are never set, the one that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 async def _bound(setting: str, starting: Awaitable[tuple[str, int]]) -> str:
