@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.failures import NoReplica
-from shardlog.protocol.messages import ClientRefused, Envelope, Message
+from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Message
 from shardlog.transport.connection import Connection, Receiver, State
 from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
 from shardlog.transport.frame_messages import encode_refused, from_message, to_message
-from shardlog.transport.frames import Frame, FrameType
+from shardlog.transport.frames import Frame, FrameType, encode_entries
 from shardlog.transport.handshake import Attach, decode_attach, encode_attached
 
 if TYPE_CHECKING:
@@ -48,7 +48,16 @@ class Channel:
         if connection.state is not State.OPEN:
             return
         try:
-            connection.send(from_message(self.number, message))
+            if isinstance(message, Entries):
+                raw = self.plane.raw_of(message.entries)
+                connection.send(
+                    encode_entries(
+                        self.number, message.epoch, message.commit, message.first,
+                        len(message.entries), raw,
+                    )
+                )  # fmt: skip
+            else:
+                connection.send(from_message(self.number, message))
         except OutgoingFull:
             self.plane.dropped += 1
 

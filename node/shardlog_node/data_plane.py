@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shardlog.protocol.entry import Entry
 from shardlog.protocol.messages import Envelope
 from shardlog.transport.connection import Connection, ConnectionLimits, Receiver, WallClock
 from shardlog.transport.control_calls import Addresses
 from shardlog.transport.endpoints import Listener, listen
+from shardlog.transport.entries import join_entries
 from shardlog.transport.failures import TransportFailure
-from shardlog.transport.frames import Frame
+from shardlog.transport.frames import Buffer, Frame
 from shardlog.transport.handshake import Role, decode_pong
 from shardlog_node.channels import Channel, Incoming, Key, key_of
 from shardlog_node.clients import Budget, ClientChannel, ClientPort
@@ -86,6 +88,7 @@ class DataPlane:
         self._clients: dict[str, ClientChannel] = {}
         self._channels: dict[Key, Channel] = {}
         self._gathered: dict[str, list[Envelope]] = {}
+        self._raw: tuple[tuple[Entry, ...], list[Buffer]] = ((), [])
         self._named = 0
         self._listener: Listener | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -195,6 +198,12 @@ class DataPlane:
         if link is None:
             link = self.links[node] = Link(self, node)
         return link
+
+    def raw_of(self, entries: tuple[Entry, ...]) -> list[Buffer]:
+        """As they travel; followers that get the same are sent the same buffers."""
+        if entries is not self._raw[0]:
+            self._raw = (entries, join_entries(entries))
+        return self._raw[1]
 
     def bind(self, key: Key, channel: Channel) -> None:
         self._channels[key] = channel

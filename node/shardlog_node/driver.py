@@ -48,7 +48,7 @@ class DriverDisk(Protocol):
 class Driver:
     """`replica` in, `disk` and `send` out.  After `stop` nothing is performed any more."""
 
-    __slots__ = ("_damaged", "_stopped", "disk", "replica", "send")
+    __slots__ = ("_damaged", "_latest", "_stopped", "disk", "replica", "send")
 
     def __init__(
         self, replica: Replica, disk: DriverDisk, send: Callable[[Envelope], None]
@@ -58,6 +58,8 @@ class Driver:
         self.send = send
         # Entries found damaged while effects were performed, for the replica to hear of.
         self._damaged: list[int] = []
+        # What was read last for one follower: the others mostly get the same.
+        self._latest: tuple[tuple[Header, ...], tuple[Entry, ...]] = ((), ())
         self._stopped = False
 
     def stop(self) -> None:
@@ -89,25 +91,31 @@ class Driver:
                 self._send_read(effect)
             else:
                 self.disk.submit(effect)
+        self._latest = ((), ())
 
     def _send_read(self, effect: Reading) -> None:
         """Send what can be read, up to the first damaged entry, which is reported."""
-        entries: list[Entry] = []
-        damaged: Header | None = None
-        for header in effect.headers:
-            entry = self.disk.read(header)
-            if entry is None:
-                damaged = header
-                self._damaged.append(header.base)
-                break
-            entries.append(entry)
-        message = self._message(effect, tuple(entries), damaged)
+        entries, damaged = self._read(effect.headers)
+        message = self._message(effect, entries, damaged)
         if message is not None:
             replica = self.replica
             to, incarnation = (effect.client, 0) if isinstance(effect, ServeRead) else effect.to
             self.send(
                 Envelope(replica.shard, replica.node, replica.incarnation, to, incarnation, message)
             )
+
+    def _read(self, headers: tuple[Header, ...]) -> tuple[tuple[Entry, ...], Header | None]:
+        if headers == self._latest[0]:
+            return self._latest[1], None
+        found: list[Entry] = []
+        for header in headers:
+            entry = self.disk.read(header)
+            if entry is None:
+                self._damaged.append(header.base)
+                return tuple(found), header
+            found.append(entry)
+        self._latest = (headers, tuple(found))
+        return self._latest[1], None
 
     def _message(
         self, effect: Reading, entries: tuple[Entry, ...], damaged: Header | None
