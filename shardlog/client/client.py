@@ -87,6 +87,8 @@ class Client:
         found = await asyncio.gather(*closing, return_exceptions=True)
         for stream in list(self._streams):
             await stream.aclose()
+        for route in self._routes.values():
+            await route.close()
         await self._links.close()
         await self._directory.close()
         for failure in found:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from shardlog.client.batching import Request
 from shardlog.client.exchange import Exchange, failure_of
 from shardlog.client.failures import (
+    Busy,
     ClientFailure,
     Closed,
     DeadlineExceeded,
@@ -65,7 +66,9 @@ class Delivery:
         self._on_settled = on_settled
         self._queue: deque[Request] = deque()
         self._window = Window(requests_max)
-        self._channel: Channel | None = None
+        self._channel: Channel | None = None  # where requests go now
+        self._bound: tuple[Channel, int] | None = None  # where answers may come from, and for whom
+        self._in_step = False  # what counts as sent in the window was sent there
         self._broken: asyncio.Future[None] | None = None
         self._last: ClientFailure | None = None
         self._loop = asyncio.get_running_loop()
@@ -177,7 +180,10 @@ class Delivery:
         failure = None
         if not isinstance(refusal, SessionUnknown):
             failure = failure_of(self._shard, refusal)
-        if isinstance(failure, Unavailable):
+        if isinstance(failure, Busy):
+            self._window.rewind(request)
+            self._break(failure, in_step=True)
+        elif isinstance(failure, Unavailable):
             if isinstance(failure, NoLeader) and self._channel is not None:
                 self._route.refused(self._channel, refusal)
             self._break(failure)
@@ -215,6 +221,7 @@ class Delivery:
             self._break(None)
 
     def _forget_session(self) -> list[Request]:
+        self._unbind()
         self.session = 0
         self._over = False
         return self._window.clear()
@@ -249,22 +256,30 @@ class Delivery:
 
     async def _serve(self, channel: Channel) -> None:
         """Until it breaks; returns if there is nothing to wait for before the next attempt."""
-        session = self.session
+        if self._bound != (channel, self.session) or not self._in_step:
+            self._unbind()
+            self._bound = (channel, self.session)
+            channel.sessions[self.session] = self
+            self._window.rewind()
         self._broken = self._loop.create_future()
         self._channel = channel
+        self._in_step = True
         self._progress_at = self._loop.time()
-        channel.sessions[session] = self
-        self._window.rewind()
         try:
             self._pump()
             await self._broken
         finally:
             self._channel = self._broken = None
-            if channel.sessions.get(session) is self:
-                del channel.sessions[session]
 
-    def _break(self, failure: ClientFailure | None) -> None:
+    def _unbind(self) -> None:
+        if self._bound is not None:
+            channel, session = self._bound
+            channel.sessions.pop(session, None)
+            self._bound = None
+
+    def _break(self, failure: ClientFailure | None, *, in_step: bool = False) -> None:
         self._channel = None
+        self._in_step = self._in_step and in_step
         broken = self._broken
         if broken is None or broken.done():
             return

@@ -51,7 +51,7 @@ def failure_of(shard: str, refusal: Refusal) -> ClientFailure:
 
 
 class Exchange:
-    """Requests to the leader of one shard."""
+    """Requests to the leader of one shard: reads, and what must not wait for them."""
 
     def __init__(self, route: Route, nonces: count[int], random: Random) -> None:
         self.route = route
@@ -78,7 +78,8 @@ class Exchange:
                     channel: Channel | None = None
                     try:
                         channel = await self.route.leader()
-                        return await self.once(channel, request, expected_ms)
+                        async with channel.link.reads:
+                            return await self.once(channel, request, expected_ms)
                     except Unavailable as failure:
                         last = failure
                     if channel is not None:

@@ -120,8 +120,10 @@ class Link:
 
     connection: Connection
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, reads_max: int) -> None:
         self.address = address
+        self.reads = asyncio.Semaphore(reads_max)
+        """First come, first served: more reads than these at once a node may refuse."""
         self._channels: dict[int, Channel] = {}
         self._by_shard: dict[str, Channel] = {}
         self._attaching: dict[str, asyncio.Lock] = {}

@@ -35,7 +35,8 @@ class Route:
         self.limits = limits
         self._directory = directory
         self._links = links
-        self._finding = asyncio.Lock()
+        # Those who look for the leader at once wait for the same look-up.
+        self._finding: asyncio.Task[Channel] | None = None
         self._channel: Channel | None = None
         self._placement: Placement | None = None
         self._stale = True  # the placement has to be asked for anew
@@ -52,14 +53,23 @@ class Route:
         found = self._channel
         if found is not None and found.usable:
             return found
-        async with self._finding:
-            found = self._channel
-            if found is None or not found.usable:
-                if found is not None:
-                    self._stale = True
-                self._channel = found = None
-                self._channel = found = await self._find()
-            return found
+        if self._finding is None:
+            self._stale = self._stale or found is not None
+            self._channel = None
+            self._finding = asyncio.get_running_loop().create_task(self._find())
+            self._finding.add_done_callback(self._found)
+        return await asyncio.shield(self._finding)
+
+    def _found(self, finding: asyncio.Task[Channel]) -> None:
+        self._finding = None
+        if not finding.cancelled() and finding.exception() is None:
+            self._channel = finding.result()
+
+    async def close(self) -> None:
+        if self._finding is not None:
+            finding = self._finding
+            finding.cancel()
+            await asyncio.gather(finding, return_exceptions=True)
 
     def refused(self, channel: Channel, refusal: Refusal) -> None:
         """Whoever is there does not lead, or holds no replica."""

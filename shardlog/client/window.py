@@ -54,8 +54,10 @@ class Window:
         self._sent -= 1
         self.requests[self._sent].sends -= 1
 
-    def rewind(self) -> None:
-        self._sent = 0
+    def rewind(self, number: int = 0) -> None:
+        """All, or from this one on, count as not sent."""
+        before = number - self.requests[0].number if self.requests else 0
+        self._sent = min(self._sent, max(0, before))
 
     def answered(self, number: int) -> Request | None:
         """The request with this number; None if it is not here, or was answered before."""

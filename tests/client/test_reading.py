@@ -12,6 +12,7 @@ from shardlog.client.failures import Closed, InvalidArgument, OffsetTrimmed, Unr
 from shardlog.protocol.coordination import TrimShard
 from shardlog.protocol.messages import Append, Appended
 from shardlog.transport.batch import BatchBuilder
+from shardlog_node.data_plane import PlaneLimits
 
 SMALL_READS = ClientLimits(read_bytes=4_000, prefetch_bytes_max=10_000)
 
@@ -102,8 +103,6 @@ def test_a_tail_keeps_up_with_a_writer(tmp_path: Path):
 
 
 def test_an_idle_tail_waits(tmp_path: Path):
-    from shardlog_node.data_plane import PlaneLimits
-
     @story(tmp_path, plane_limits=PlaneLimits(tail_wait_ms=50))
     async def _(s: Story) -> None:
         tail = asyncio.create_task(taken(s.client.tail(SHARD), 1))
@@ -241,3 +240,20 @@ def test_a_closed_reader_says_so(tmp_path: Path):
             await waiting
         with pytest.raises(Closed):
             await anext(stream)
+
+
+def test_more_tails_than_a_node_answers_at_once(tmp_path: Path):
+    """All get their turn, and so do others who ask."""
+
+    @story(tmp_path, plane_limits=PlaneLimits(reads_max=2, tail_wait_ms=100),
+           client_limits=ClientLimits(reads_max=2))  # fmt: skip
+    async def _(s: Story) -> None:
+        await fill(s, 1)
+        tails = [asyncio.create_task(taken(s.client.tail(SHARD), 2)) for _ in range(6)]
+        reads = s.cluster.planes[s.leader].tails
+        await until(lambda: bool(reads.waiting))
+        end = await s.client.end(SHARD)
+        (offset,) = await fill(s, 1)
+        assert offset >= end
+        for tail in tails:
+            assert [record.value for record in await tail] == [b"00000", b"00000"]
