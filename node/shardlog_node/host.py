@@ -25,6 +25,10 @@ from shardlog_node.driver import Driver
 from shardlog_node.verifying import is_intact
 
 
+IDLE_TICKS = 5
+"""Replicas that do not lead are told of the time so much more rarely."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostLimits:
     """A replica that failed is opened again after `reopen_ms`."""
@@ -72,6 +76,13 @@ class HostedReplica:
         lead = replica.lead
         since_ms = replica.now_ms - replica.limits.quorum_silence_ms
         return lead is not None and lead.heard_by_quorum(replica.member, since_ms)
+
+    def tick(self, draining: bool) -> None:
+        """One whose disk is full, or far too slow, should not lead."""
+        replica = self.replica
+        if replica.role is not Role.NOT_MEMBER:
+            replica.draining = draining or self.store.stalled is not None or replica.backlogged()
+            self.step(Tick())
 
     def step(self, event: Event) -> None:
         self.steps((event,))
@@ -130,6 +141,8 @@ class NodeHost:
         # Told after each step of a replica, and of shards whose replica has stopped.
         self.on_stepped: Callable[[HostedReplica], None] = lambda replica: None
         self.on_stopped: Callable[[str], None] = lambda shard: None
+        # Whether this node is about to stop.
+        self.draining = False
         self.replicas: dict[str, HostedReplica] = {}
         # Replicas that cannot run, and why.
         self.failed: dict[str, Exception] = {}
@@ -141,16 +154,22 @@ class NodeHost:
         for shard in self.volume.shards():
             self._open(shard)
         volume = asyncio.create_task(self.volume.run())
+        ticks = 0
         try:
             while not volume.done():
-                for replica in list(self.replicas.values()):
-                    if replica.replica.role is not Role.NOT_MEMBER:
-                        replica.step(Tick())
+                ticks += 1
+                self._tick(every=ticks % IDLE_TICKS == 0)
                 await asyncio.sleep(self.host_limits.tick_ms / 1000)
             volume.result()
         finally:
             volume.cancel()
             await asyncio.gather(volume, return_exceptions=True)
+
+    def _tick(self, every: bool) -> None:
+        """Those that lead, or all of them: followers have little to do with time."""
+        for hosted in list(self.replicas.values()):
+            if every or hosted.replica.lead is not None:
+                hosted.tick(self.draining)
 
     # --- replicas --------------------------------------------------------------------------------
 

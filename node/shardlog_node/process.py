@@ -175,12 +175,10 @@ class NodeProcess:
 
     async def drain(self) -> None:
         """Say so, and wait until others lead what this node led, if there are others."""
-        self.draining = True
+        self.draining = self.host.draining = True
         await self._control.set_serving(False)
         deadline = time.monotonic() + self.settings.stop_timeout_ms / 1000
         while self.alive and not self._hurried.is_set() and time.monotonic() < deadline:
-            for hosted in self.host.replicas.values():
-                hosted.replica.draining = True
             if not self.led_with_others():
                 return
             await asyncio.sleep(LOOK_MS / 1000)

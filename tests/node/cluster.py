@@ -129,3 +129,16 @@ class Cluster(Control):
         answer = await self.ask(node, shard, Append(session, request, 1, body, seal_body(body)))
         assert isinstance(answer, Appended), answer
         return answer.base
+
+    async def appended(
+        self, node: str, shard: str, session: int, request: int, body: bytes
+    ) -> int | None:
+        """The offset; None if this was refused, or is not answered."""
+        message = Append(session, request, 1, body, seal_body(body))
+        try:
+            answer = await self.nodes[node].call(
+                Envelope(shard, "client", 0, node, 0, message), 500
+            )
+        except TimeoutError:
+            return None
+        return answer.message.base if isinstance(answer.message, Appended) else None
