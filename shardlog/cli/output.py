@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import rich_click as click
 
@@ -96,7 +96,8 @@ def _print_rich(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, to_right in zip(names, right, strict=True):
-        table.add_column(name.upper(), justify="right" if to_right else "left")
+        justify: Literal["left", "right"] = "right" if to_right else "left"
+        table.add_column(name.upper(), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     Console().print(Padding(table, (0, 0, 0, len(indent))))

@@ -16,6 +16,7 @@ from shardlog.coordinator.driver import Control, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, count_replicas, next_command
 from shardlog.local.wanted import WantedReplicas
+from shardlog.metadata.failures import Unavailable
 from shardlog.metadata.records import shard_key
 from shardlog.protocol.coordination import (
     AbortChange,
@@ -225,7 +226,7 @@ class Administration:
             return
         try:
             await self.command(shard.name, command)
-        except NotNow:
+        except (NotNow, Unavailable):
             # The shard is looked at again in a moment, as it is then.
             return
 

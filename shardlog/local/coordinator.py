@@ -21,6 +21,7 @@ from shardlog.local.administration import Administration
 from shardlog.local.api import application
 from shardlog.local.cluster_file import HOST, load, port_of
 from shardlog.local.failures import LocalFailure
+from shardlog.local.journal import Journal
 from shardlog.local.layout import COORDINATOR, Layout
 from shardlog.local.nodes import Nodes
 from shardlog.local.supervisor import log_line
@@ -37,8 +38,8 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-async def coordinate(layout: Layout) -> None:
-    """Until a signal ends it."""
+async def coordinate(layout: Layout, port: int | None) -> None:
+    """Until a signal ends it; at `port`, or where the cluster's file says."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -59,14 +60,13 @@ async def coordinate(layout: Layout) -> None:
     await runner.setup()
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(each.run()) for each in (host, wanted, nodes, administration)
-            ]
+            parts = (host, wanted, nodes, administration, Journal(host.shards, log_line))
+            tasks = [group.create_task(each.run()) for each in parts]
             await host.begun.wait()
             await wanted.begun.wait()
-            port = port_of(cluster.coordinator)
+            port = port or port_of(cluster.coordinator)
             await web.TCPSite(runner, HOST, port, shutdown_timeout=STOP_GRACE_MS / 1000).start()
-            log_line(f"directory and commands at {cluster.url}")
+            log_line(f"directory and commands at http://{HOST}:{port}")
             await stop.wait()
             for task in tasks:
                 task.cancel()
@@ -80,9 +80,10 @@ async def coordinate(layout: Layout) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m shardlog.local.coordinator")
     parser.add_argument("--dir", required=True)
-    layout = Layout.of(parser.parse_args().dir)
+    parser.add_argument("--port", type=int, help="another one, for a second coordinator")
+    arguments = parser.parse_args()
     try:
-        uvloop.run(coordinate(layout))
+        uvloop.run(coordinate(Layout.of(arguments.dir), arguments.port))
     except* (LocalFailure, MetadataFailure, OSError) as failures:
         for failure in failures.exceptions:
             log_line(f"cannot go on: {failure}")

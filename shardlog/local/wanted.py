@@ -10,10 +10,12 @@ import asyncio
 import json
 from collections.abc import Iterable
 
-from shardlog.metadata.store import ABSENT, Change, MetadataStore, Versioned
+from shardlog.metadata.failures import Unavailable
+from shardlog.metadata.store import ABSENT, Change, Listing, MetadataStore, Versioned
 
 WANTED = "wanted/"
 FORMAT = 1
+REREAD_MS = 100
 
 
 class WantedReplicas:
@@ -26,7 +28,7 @@ class WantedReplicas:
 
     async def run(self) -> None:
         """Follow what other processes write."""
-        listing = await self.store.list(WANTED)
+        listing = await self._listing()
         self._relist(listing.records)
         self.begun.set()
         async with self.store.watch(WANTED, listing.next_revision) as watch:
@@ -35,6 +37,13 @@ class WantedReplicas:
                     self._learn(news.key, news.value)
                 else:
                     self._relist(news.records)
+
+    async def _listing(self) -> Listing:
+        while True:
+            try:
+                return await self.store.list(WANTED)
+            except Unavailable:
+                await asyncio.sleep(REREAD_MS / 1000)
 
     async def write(self, shard: str, replicas: int | None) -> None:
         """Whatever stands there now is replaced; None removes it.
