@@ -238,7 +238,8 @@ def show(figures: Figures, compared: list[Part]) -> None:
     for part in compared:
         console.print(
             f"{part.name}: {part.ratio:.2f} of {part.tool} ({part.ratio_least:.2f}-"
-            f"{part.ratio_most:.2f}; {part.ours_mb_per_s:,.0f} of {part.tools_mb_per_s:,.0f} MB/s)"
+            f"{part.ratio_most:.2f}; {part.ours_mb_per_s:,.0f} of {part.tools_mb_per_s:,.0f} MB/s)",
+            soft_wrap=True,
         )
 
 

@@ -125,7 +125,8 @@ class Follower:
             self.disk.submit((bodies, end))
 
     def _synced(self, end: int) -> None:
-        self.leader.transport.writelines(encode_ack(1, 1, end, end, 0))
+        if not self.leader.transport.is_closing():
+            self.leader.transport.writelines(encode_ack(1, 1, end, end, 0))
 
 
 class Leader:
