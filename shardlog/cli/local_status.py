@@ -38,8 +38,7 @@ def status(ctx: click.Context, layout: Layout, output: str) -> None:
         if output == "wide":
             columns += " listens last_end"
             rows = [
-                (*row, ",".join(each.addresses), each.ended)
-                for row, each in zip(rows, found, strict=True)
+                (*row, each.addresses, each.ended) for row, each in zip(rows, found, strict=True)
             ]
         print_table(columns, rows)
     if not all(each.is_running for each in found):

@@ -63,11 +63,18 @@ def _stay(layout: Layout) -> None:
     from shardlog.local import taking_down
     from shardlog.local.change_lock import changing
     from shardlog.local.processes import await_supervisor_end
+    from shardlog.local.starting import start_supervisor
 
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         click.echo("Ctrl-C stops it")
-        await_supervisor_end(layout)
+        while taking_down.is_running(layout):
+            await_supervisor_end(layout)
+            if not layout.cluster_file.exists():
+                break
+            with changing(layout, LOCK_TIMEOUT_MS, make=False):
+                if taking_down.is_running(layout):
+                    start_supervisor(layout)
     except KeyboardInterrupt:
         with changing(layout, LOCK_TIMEOUT_MS, make=False):
             taking_down.stop_all(layout, GRACE_MS)

@@ -67,8 +67,11 @@ def cell_text(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    on_terminal = sys.stdout.isatty()
     if isinstance(value, int):
-        return f"{value:,}" if sys.stdout.isatty() else str(value)
+        return f"{value:,}" if on_terminal else str(value)
+    if isinstance(value, list | tuple):
+        return (", " if on_terminal else ",").join(map(str, value)) or "-"
     return str(value)
 
 

@@ -153,10 +153,5 @@ def _row(found: Json) -> tuple[object, ...]:
 
 
 def _more(found: Json) -> tuple[object, ...]:
-    quorum = found["quorum"]
-    chosen = [quorum["replication"] or "majority", quorum["fencing"] or "majority"]
-    return (
-        ",".join(found["ensemble"]),
-        "/".join(map(str, chosen)),
-        found["halted"] or describe_change(found),
-    )
+    chosen = [f"{kind} {count}" for kind, count in found["quorum"].items() if count]
+    return found["ensemble"], chosen or "majority", found["halted"] or describe_change(found)

@@ -59,7 +59,7 @@ def _overview(cluster: Cluster, output: str) -> None:
                 "HALTED" if each["halted"] else each["status"],
                 each["leader"],
                 each["epoch"],
-                ",".join(each["ensemble"]),
+                each["ensemble"],
                 each["halted"] or describe_change(each),
             )
             for each in shards

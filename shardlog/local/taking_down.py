@@ -19,6 +19,11 @@ def require_cluster(layout: Layout) -> None:
         raise NoCluster(str(layout.directory))
 
 
+def is_running(layout: Layout) -> bool:
+    """Whether anybody is, with or without a supervisor."""
+    return any(PidFile(path).is_held() for path in layout.run.glob("*.pid"))
+
+
 def stop_all(layout: Layout, grace_ms: int) -> list[str]:
     """Whoever has a pid file; returns who had to be killed."""
     supervisor = _running(layout, [SUPERVISOR])

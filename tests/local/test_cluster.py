@@ -1,6 +1,6 @@
 """One cluster of real processes, through everything that a person does with it.
 
-The tests share the cluster and run in their order; each leaves it as a whole.
+The tests share the cluster; each leaves it whole, and those that need more nodes add them.
 """
 
 import json
@@ -14,6 +14,7 @@ import yaml
 from local.commands import SHARDLOG, LocalCluster, local_cluster
 from shardlog.cli import exit_codes
 
+pytestmark = pytest.mark.xdist_group("local clusters")
 RECORDS = [b"record %d" % number for number in range(100)]
 
 
@@ -136,6 +137,7 @@ def test_names_complete(cluster: LocalCluster):
 
 def test_logs_are_shown(cluster: LocalCluster):
     assert "ready" in cluster.run("local logs node-1").stdout
+    assert "orders: STEADY, epoch 1" in cluster.run("local logs coordinator").stdout
     everything = cluster.run("local logs -n 3").stdout
     assert {line.split()[0] for line in everything.splitlines()} >= {"supervisor", "node-2"}
 
@@ -220,6 +222,7 @@ def test_nodes_are_added_and_a_shard_is_scaled_up_and_down(cluster: LocalCluster
 
 
 def test_a_killed_coordinator_goes_on_scaling(cluster: LocalCluster):
+    cluster.run("local up --nodes 5")
     cluster.run("shard scale orders --replicas 5 --no-wait")
     refused = cluster.run("shard scale orders --replicas 4 --no-wait", exit_codes.REFUSED)
     assert "in progress" in refused.stderr
@@ -230,6 +233,7 @@ def test_a_killed_coordinator_goes_on_scaling(cluster: LocalCluster):
 
 
 def test_a_replica_is_moved(cluster: LocalCluster):
+    cluster.run("local up --nodes 5")
     found = cluster.shard("orders")
     old = next(node for node in found["ensemble"] if node != found["leader"])
     new, *_ = sorted(set(cluster.pids()) - set(found["ensemble"]) - {"coordinator"})

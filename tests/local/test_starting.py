@@ -14,6 +14,8 @@ from shardlog.cli import exit_codes
 from shardlog.local import programs
 from shardlog.local.cluster_file import HOST, load, new_cluster, port_of, save
 
+pytestmark = pytest.mark.xdist_group("local clusters")
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
@@ -31,50 +33,62 @@ def begin(cluster: LocalCluster, *args: str) -> subprocess.Popen[str]:
     )
 
 
-def test_two_ups_at_once_make_one_cluster(cluster: LocalCluster):
-    both = [begin(cluster, "up", "--nodes", "1") for _ in range(2)]
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One cluster for the first tests: each may find it as it is, or make it."""
+    with local_cluster(tmp_path_factory.mktemp("starting") / "cluster") as cluster:
+        yield cluster
+
+
+def test_two_ups_at_once_make_one_cluster(shared: LocalCluster):
+    both = [begin(shared, "up", "--nodes", "1") for _ in range(2)]
     told = [each.communicate() for each in both]
     assert [each.returncode for each in both] == [0, 0], told
     assert {out.splitlines()[-1] for out, _ in told} == {
-        f"1 node and the coordinator serve: {load(cluster.layout).url}"
+        f"1 node and the coordinator serve: {load(shared.layout).url}"
     }
-    log = cluster.layout.log("supervisor").read_text()
+    log = shared.layout.log("supervisor").read_text()
     assert log.count("node-1 started") == log.count("coordinator started") == 1
 
 
-def test_an_up_that_is_killed_leaves_a_cluster_that_comes_up(cluster: LocalCluster):
-    first = begin(cluster, "up", "--nodes", "1")
-    while not cluster.layout.cluster_file.exists():
-        assert first.poll() is None
-    first.kill()
-    first.communicate()
-    cluster.run("local up")
-    assert cluster.run("local status").exit_code == 0
-
-
-def test_in_the_foreground_it_stays_until_it_is_interrupted(cluster: LocalCluster):
-    staying = begin(cluster, "up", "--nodes", "1", "--foreground")
+def test_in_the_foreground_it_stays_until_it_is_interrupted(shared: LocalCluster):
+    staying = begin(shared, "up", "--nodes", "1", "--foreground")
     assert staying.stdout is not None
     while "Ctrl-C stops it" not in staying.stdout.readline():
         assert staying.poll() is None
-    assert cluster.pid("node-1") is not None
+    before = shared.pids()
+    supervisor = shared.pid("supervisor")
+    shared.run("local kill supervisor")
+    while shared.pid("supervisor") in (None, supervisor):
+        assert staying.poll() is None
+    assert shared.pids() == before
     staying.send_signal(signal.SIGINT)
     out, _ = staying.communicate()
     assert staying.returncode == 0
     assert "the cluster is down" in out
-    assert set(cluster.pids().values()) == {None}
+    assert set(shared.pids().values()) == {None}
 
 
-def test_a_port_that_is_taken_can_be_changed(cluster: LocalCluster):
-    cluster.layout.directory.mkdir()
-    save(cluster.layout, new_cluster(1))
-    taken = load(cluster.layout).nodes[0].control
+def test_a_port_that_is_taken_can_be_changed(shared: LocalCluster):
+    if not shared.layout.cluster_file.exists():
+        shared.layout.directory.mkdir()
+        save(shared.layout, new_cluster(1))
+    taken = load(shared.layout).nodes[0].control
     with socket.create_server((HOST, port_of(taken))):
-        told = cluster.refused("local up", exit_codes.UNAVAILABLE)
+        told = shared.refused("local up", exit_codes.UNAVAILABLE)
         assert f"{taken}, where node-1 listens, is taken" in told
-        assert set(cluster.pids().values()) == {None}
-        cluster.run("local up --new-ports")
-        assert load(cluster.layout).nodes[0].control != taken
+        assert set(shared.pids().values()) == {None}
+        shared.run("local up --new-ports")
+        assert load(shared.layout).nodes[0].control != taken
+
+
+def test_a_cluster_whose_files_are_gone_stops(shared: LocalCluster):
+    shared.run("local up --nodes 1")
+    shared.layout.cluster_file.unlink()
+    deadline = time.monotonic() + 30
+    while any(shared.pid(name) for name in ("supervisor", "coordinator", "node-1")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_node_that_cannot_run_says_why(cluster: LocalCluster):
@@ -95,21 +109,6 @@ def test_metadata_that_is_damaged_is_told_and_left_alone(cluster: LocalCluster):
     assert "coordinator ends again and again" in told
     assert "metadata.sqlite" in told
     assert cluster.layout.metadata.read_bytes() == b"something else" * 1000
-
-
-def test_a_deadline(cluster: LocalCluster):
-    result = cluster.run("local up --nodes 1 --timeout 0", exit_codes.UNAVAILABLE)
-    assert "does not serve after 0 s" in result.stderr
-    cluster.run("local up")
-
-
-def test_a_cluster_whose_files_are_gone_stops(cluster: LocalCluster):
-    cluster.run("local up --nodes 1")
-    cluster.layout.cluster_file.unlink()
-    deadline = time.monotonic() + 30
-    while any(cluster.pid(name) for name in ("supervisor", "coordinator", "node-1")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +139,15 @@ def test_a_cluster_file_that_is_damaged(cluster: LocalCluster):
         assert "is no cluster file" in cluster.refused(line, exit_codes.UNAVAILABLE)
     cluster.run("local down --delete --yes")
     assert not cluster.layout.directory.exists()
+
+
+def test_an_up_that_is_killed_or_gives_up_can_be_repeated(cluster: LocalCluster):
+    first = begin(cluster, "up", "--nodes", "1")
+    while not cluster.layout.cluster_file.exists():
+        assert first.poll() is None
+    first.kill()
+    first.communicate()
+    result = cluster.run("local up --timeout 0", exit_codes.UNAVAILABLE)
+    assert "does not serve after 0 s" in result.stderr
+    cluster.run("local up")
+    assert cluster.run("local status").exit_code == 0
