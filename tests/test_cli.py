@@ -70,4 +70,4 @@ def test_wrong_usage(args: list[str]):
 
 def test_codes_are_distinct():
     codes = [value for name, value in vars(exit_codes).items() if name.isupper()]
-    assert len(codes) == len(set(codes)) == 10
+    assert len(codes) == len(set(codes)) == 11

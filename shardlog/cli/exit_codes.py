@@ -15,4 +15,5 @@ SURVIVED: Final = 6  # a mutant survived: the checkers missed a bug that was put
 DAMAGED: Final = 7  # files of a replica are not as they were written
 UNAVAILABLE: Final = 8  # the cluster gave no answer, or not in time; it may be done, or not
 REFUSED: Final = 9  # the cluster said no: not found, exists already, or not possible now
+INPUT: Final = 10  # a record that was given cannot be appended; those before it are
 INTERRUPTED: Final = 130  # Ctrl-C, as a shell reports SIGINT

@@ -16,7 +16,10 @@ from shardlog import __version__
 from shardlog.cli import exit_codes
 from shardlog.cli.failures import CommandFailed
 
-COMMAND_GROUPS = ("local", "shard", "ops", "status", "storage", "sim", "completion")
+COMMAND_GROUPS = (
+    "local", "shard", "append", "read", "tail", "ops", "status", "storage", "sim",
+    "completion",
+)  # fmt: skip
 
 
 class ShardlogGroup(click.RichGroup):
@@ -55,5 +58,6 @@ def main() -> None:
     """A replicated, sharded log.
 
     Exit status: 0 ok, 2 usage, 3 crash, 4 safety, 5 liveness, 6 a mutant survived, 7 damaged files,
-    8 the cluster is unavailable, 9 the cluster refused, 130 interrupted.
+    8 the cluster is unavailable, 9 the cluster refused, 10 a record cannot be appended, 130
+    interrupted.
     """

@@ -1,0 +1,215 @@
+"""How `shardlog append` goes: one thread reads, the event loop appends, a tally keeps count.
+
+Reading may wait for a person or a slow program for as long as it likes, so it has a thread of its
+own, which is left behind when the command ends.  Blocks wait in a queue of bounded length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import Any
+
+import rich_click as click
+
+from shardlog.cli.client import command_failure
+from shardlog.cli.failures import CommandFailed
+from shardlog.cli.record_format import Input
+from shardlog.client import Client, ClientFailure, Compression, Producer, Range
+from shardlog.client.directory import directory_of
+from shardlog.client.limits import LIMITS
+
+Block = list[bytes] | list[Input]
+Blocks = Iterator[list[bytes]] | Iterator[list[Input]]
+BLOCKS_MAX = 4
+BUFFER_BYTES_MAX = 8 << 20
+
+
+class Appending:
+    """What is to be done, and what has been acknowledged so far."""
+
+    def __init__(
+        self,
+        shard: str,
+        url: str,
+        timeout_ms: int,
+        batch_bytes: int,
+        linger_ms: float,
+        compression: str,
+        *,
+        key: bytes | None,
+        each: bool,
+    ) -> None:
+        self.shard = shard
+        self.url = url
+        self.timeout_ms = timeout_ms
+        self.batch_bytes = min(batch_bytes, LIMITS.record_bytes_max)
+        self.linger_ms = linger_ms
+        self.compression = Compression[compression.upper()]
+        self.key = key
+        self.each = each
+        """Whether each offset is printed."""
+        self.record_bytes_max = LIMITS.record_bytes_max
+        self.sent = 0
+        self.count = 0
+        self.value_bytes = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.on_progress: Callable[[], None] = lambda: None
+
+    def acknowledged(self, found: Range, value_bytes: int) -> None:
+        self.count += found.count
+        self.value_bytes += value_bytes
+        self.first = found.base if self.first is None else min(self.first, found.base)
+        self.last = max(self.last or 0, found.end - 1)
+        self.on_progress()
+
+    def done_so_far(self) -> str:
+        if not self.count:
+            return "no records appended"
+        plural = "s" * (self.count != 1)
+        told = f"{self.count:,} record{plural} appended, offset{plural} {self.first:,}"
+        if self.last != self.first:
+            told += f" to {self.last:,}"
+        return told
+
+    def fate(self, failure: ClientFailure) -> str:
+        """What has to be said beside a failure: what was done, and what perhaps was."""
+        if not self.count and not failure.fate_unknown:
+            return ""
+        open_ = f", up to {self.sent - self.count:,} more may be" if failure.fate_unknown else ""
+        return f" ({self.done_so_far()}{open_})"
+
+
+async def append_all(work: Appending, blocks: Blocks) -> None:
+    """Raises a `CommandFailed` that tells also what was appended."""
+    directory = directory_of(work.url, LIMITS.directory_ms, None)
+    client = Client(work.url, directory=directory)
+    try:
+        await _Run(work, client).all(Feed(blocks))
+        await client.close()
+    except CommandFailed as failure:
+        raise type(failure)(f"{failure.message} ({work.done_so_far()})") from failure
+    except ClientFailure as failure:
+        raise command_failure(failure, work.fate(failure)) from failure
+    finally:
+        # What is under way is not waited for: somebody has pressed Ctrl-C, or nobody answers.
+        await directory.close()
+
+
+class _Run:
+    """One producer, until the input ends or an append fails."""
+
+    def __init__(self, work: Appending, client: Client) -> None:
+        self._work = work
+        self._producer: Producer = client.producer(
+            work.shard,
+            linger_ms=work.linger_ms,
+            batch_bytes=work.batch_bytes,
+            compression=work.compression,
+            buffer_bytes_max=BUFFER_BYTES_MAX,
+            deadline_ms=work.timeout_ms,
+        )
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unprinted: list[Range] = []
+
+    async def all(self, feed: Feed) -> None:
+        while (block := await self._next(feed)) is not None:
+            await self._producer.until_room()
+            self._send(block)
+            self._print()
+        await self._producer.flush()
+        self._print()
+
+    async def _next(self, feed: Feed) -> Block | None:
+        """Whichever comes first: more input, or a failure of what was sent before."""
+        getting = asyncio.ensure_future(feed.next())
+        either: list[asyncio.Future[Any]] = [getting, self._failed]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._failed.done():
+            try:
+                return await getting
+            except CommandFailed:
+                await self._producer.flush()
+                self._print()
+                raise
+        getting.cancel()
+        self._failed.result()
+        return None
+
+    def _send(self, block: Block) -> None:
+        work, producer = self._work, self._producer
+        work.sent += len(block)
+        if block and isinstance(block[0], bytes) and work.key is None:
+            values = [each for each in block if isinstance(each, bytes)]
+            size = sum(map(len, values))
+            producer.send_many(values).add_done_callback(partial(self._many, size))
+            return
+        for each in block:
+            record = each if isinstance(each, Input) else Input(each, work.key)
+            value, key, headers, time_ms = record
+            future = producer.send(value, key, headers=headers, timestamp_ms=time_ms)
+            future.add_done_callback(partial(self._one, len(value)))
+
+    def _many(self, size: int, future: asyncio.Future[list[Range]]) -> None:
+        if not self._has_failed(future):
+            for index, found in enumerate(future.result()):
+                self._acknowledge(found, 0 if index else size)
+
+    def _one(self, size: int, future: asyncio.Future[int]) -> None:
+        if not self._has_failed(future):
+            self._acknowledge(Range(future.result(), 1), size)
+
+    def _acknowledge(self, found: Range, size: int) -> None:
+        self._work.acknowledged(found, size)
+        if self._work.each:
+            self._unprinted.append(found)
+
+    def _has_failed(self, future: asyncio.Future[int] | asyncio.Future[list[Range]]) -> bool:
+        if future.cancelled():
+            return True
+        failure = future.exception()
+        if failure is not None and not self._failed.done():
+            self._failed.set_exception(failure)
+            self._failed.exception()  # told by `_next`, or by `flush`
+        return failure is not None
+
+    def _print(self) -> None:
+        found, self._unprinted = self._unprinted, []
+        if found:
+            offsets = (offset for each in found for offset in range(each.base, each.end))
+            click.echo("\n".join(map(str, offsets)))
+
+
+class Feed:
+    """Blocks on their way from the thread that reads to the loop."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Block | Exception | None] = asyncio.Queue(BLOCKS_MAX)
+        threading.Thread(target=self._read, name="input", daemon=True).start()
+
+    async def next(self) -> Block | None:
+        """None at the end; raises what is wrong with the input."""
+        found = await self._queue.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _read(self) -> None:
+        try:
+            for block in self._blocks:
+                self._put(block)
+            self._put(None)
+        except CommandFailed as failure:
+            self._put(failure)
+        except (RuntimeError, CancelledError):
+            return  # nobody takes it any more: the loop has ended
+
+    def _put(self, what: Block | Exception | None) -> None:
+        """Waits for room."""
+        asyncio.run_coroutine_threadsafe(self._queue.put(what), self._loop).result()

@@ -1,0 +1,86 @@
+"""`shardlog tail`: the last records of a shard, and those to come."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from shardlog.cli.client import (
+    client_options,
+    failures_as_exit_codes,
+    shard_argument,
+    until_pipe_closes,
+)
+from shardlog.cli.places import at_option, from_option
+from shardlog.cli.read import Printer, blocks, output_options, records
+
+if TYPE_CHECKING:
+    from shardlog.client import Record
+    from shardlog.client.blocking import Client
+
+RECORDS_DEFAULT = 10
+
+
+@click.command()
+@shard_argument
+@click.option("-n", "--count", type=click.IntRange(min=0), metavar="N",
+              help=f"How many of the last records.  [default: {RECORDS_DEFAULT}]")  # fmt: skip
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended from now on, until "
+              "Ctrl-C.")  # fmt: skip
+@from_option
+@at_option
+@output_options
+@client_options
+def tail(
+    shard: str,
+    count: int | None,
+    follow: bool,
+    start: int | None,
+    start_ms: int | None,
+    output: str,
+    null: bool,
+    url: str,
+    timeout_ms: int,
+) -> None:
+    """Print the last records of SHARD; with -f go on with the next ones, failovers or not."""
+    with failures_as_exit_codes(), until_pipe_closes():
+        from shardlog.cli.failures import BadUsage
+        from shardlog.cli.places import place
+        from shardlog.client.blocking import Client
+
+        begins = place(start, start_ms)
+        given = start is not None or start_ms is not None
+        if given and count is not None:
+            raise BadUsage("--count tells where to start, and so do --from and --from-time")
+        show = Printer(output, null)
+        with Client(url) as client:
+            if not given:
+                end = client.end(shard, deadline_ms=timeout_ms)
+                wanted = RECORDS_DEFAULT if count is None else count
+                show(last(client, shard, wanted, end, timeout_ms))
+                begins = start = end
+            if follow:
+                batches = client.tail_batches(shard, begins, deadline_ms=timeout_ms)
+                for batch in batches:
+                    show(batch.records(start or 0))
+            elif given:
+                batches = client.batches(shard, begins, deadline_ms=timeout_ms)
+                for block in blocks(records(batches, start or 0, None)):
+                    show(block)
+
+
+def last(client: Client, shard: str, count: int, end: int, timeout_ms: int) -> list[Record]:
+    """The last records before `end`.  Not every offset has one: elections leave entries too."""
+    if not count:
+        return []
+    first = client.first(shard, deadline_ms=timeout_ms)
+    reach = count + 8
+    while True:
+        start = max(first, end - reach)
+        batches = client.batches(shard, start, end, deadline_ms=timeout_ms, from_first_kept=True)
+        found = deque(records(batches, start, end), maxlen=count)
+        if len(found) == count or start == first:
+            return list(found)
+        reach *= 4
