@@ -8,7 +8,7 @@ only so many of them; a client that does not take its other answers is dismissed
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from shardlog.protocol.failures import Illegal, NotLeader, Overloaded, Refusal
 from shardlog.protocol.messages import (
@@ -70,12 +70,35 @@ class Budget:
         assert self.bytes >= 0, "more was given back than taken"
 
 
+class Holding(Protocol):
+    """Stops taking more while too many bytes are held."""
+
+    def hold(self, size: int) -> None: ...
+
+    def release(self, size: int) -> None: ...
+
+
+class Port(Protocol):
+    """Where the answers of a channel go, and who is held up by what it asks."""
+
+    reads: int
+
+    @property
+    def connection(self) -> Holding: ...
+
+    def send(self, frame: list[Buffer]) -> None:
+        """An answer that must be taken."""
+
+    def deliver(self, frame: list[Buffer]) -> None:
+        """A read's answer, which counts as a read until it is taken."""
+
+
 class ClientChannel:
     """One shard on one connection.  `name` is what replicas know it by."""
 
     __slots__ = ("name", "number", "plane", "port", "reads", "shard", "unanswered")
 
-    def __init__(self, plane: DataPlane, port: ClientPort, number: int, shard: str) -> None:
+    def __init__(self, plane: DataPlane, port: Port, number: int, shard: str) -> None:
         self.plane = plane
         self.port = port
         self.number = number

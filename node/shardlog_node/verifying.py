@@ -16,10 +16,11 @@ def is_intact(message: Message) -> bool:
     if isinstance(message, Append):
         return seal_body(message.body) == message.body_checksum
     if isinstance(message, Entries | Fetched):
-        return all(_is_whole(entry) for entry in message.entries)
+        return all(is_whole(entry) for entry in message.entries)
     return True
 
 
-def _is_whole(entry: Entry) -> bool:
+def is_whole(entry: Entry) -> bool:
+    """Whether its header and its body are as they were made."""
     header, body = entry
     return header.checksum == seal(*header[:-1]) and seal_body(body) == header.body_checksum

@@ -114,7 +114,7 @@ class ReadResponse(_message.Message):
     def __init__(self, version: _Optional[int] = ..., base_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., commit_offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., batch: _Optional[_Union[EncodedBatch, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("code", "message", "retriable", "leader", "first_offset")
+    __slots__ = ("code", "message", "retriable", "leader", "first_offset", "expected_request", "leader_node")
     class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CODE_UNSPECIFIED: _ClassVar[Failure.Code]
@@ -142,9 +142,13 @@ class Failure(_message.Message):
     RETRIABLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    LEADER_NODE_FIELD_NUMBER: _ClassVar[int]
     code: Failure.Code
     message: str
     retriable: bool
     leader: str
     first_offset: int
-    def __init__(self, code: _Optional[_Union[Failure.Code, str]] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., leader: _Optional[str] = ..., first_offset: _Optional[int] = ...) -> None: ...
+    expected_request: int
+    leader_node: str
+    def __init__(self, code: _Optional[_Union[Failure.Code, str]] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., leader: _Optional[str] = ..., first_offset: _Optional[int] = ..., expected_request: _Optional[int] = ..., leader_node: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,229 @@
+"""The Read stream: committed entries, verified, then record by record or as they are.
+
+The next entries are asked for when the last ones have been written, and gRPC takes what is written
+only while the client reads: a slow one holds up nobody, and holds one read's worth of memory.  What
+comes raw from the files is believed only if it is whole and continues what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from functools import partial
+
+from shardlog.protocol.entry import Entry, Header, Kind
+from shardlog.transport.batch import PREFIX, Batch
+from shardlog.transport.compression import CompressionMissing
+from shardlog.transport.entries import split_entries
+from shardlog.transport.failures import MalformedBatch, MalformedFrame
+from shardlog.transport.generated import log_pb2
+from shardlog_node.log_port import Found, LogPort, Refused
+from shardlog_node.log_stream import Desk, Gone, LogLimits, Wire
+from shardlog_node.log_wire import VERSION, Unfit, invalid, not_read, parse_read
+from shardlog_node.verifying import is_whole
+
+Verified = list[tuple[Header, memoryview]]
+
+
+class Mismatch(Exception):  # noqa: N818 - named after what happened
+    """What was read is damaged, or does not continue the log."""
+
+
+class ReadStream:
+    """`run` it once.  `_next` is the first offset that has not been taken from the log."""
+
+    def __init__(self, desk: Desk, wire: Wire, request: log_pb2.ReadRequest, port: LogPort) -> None:
+        self._desk = desk
+        self._wire = wire
+        self._port = port
+        self._request = request
+        self._start = self._next = 0
+        self._end: int | None = None
+        self._parent: int | None = None
+        self._mismatched: int | None = None
+
+    async def run(self) -> None:
+        await self._begin()
+        while self._end is None or self._next < self._end:
+            limits = self._desk.limits
+            found = await self._port.tail(
+                self._next, 0 if self._request.encoded else limits.records_bytes
+            )
+            if found.count:
+                await self._deliver(found)
+
+    async def _begin(self) -> None:
+        """Where it ends is asked first, so that what was acknowledged before is in it."""
+        request = self._request
+        if request.HasField("end_offset"):
+            self._end = request.end_offset
+        if not request.follow:
+            confirmed = await self._port.end()
+            self._end = confirmed if self._end is None else min(self._end, confirmed)
+        kind = request.WhichOneof("start")
+        if kind == "offset":
+            self._start = request.offset
+        elif kind == "timestamp_ms":
+            self._start = (await self._port.locate(max(request.timestamp_ms, 0))).offset
+        else:
+            self._start = (await self._port.locate(0)).first
+        self._next = self._start
+
+    async def _deliver(self, found: Found) -> None:
+        try:
+            entries = await self._desk.work(len(found.raw), partial(self._take, found))
+        except Mismatch as mismatch:
+            await self._mend(mismatch)
+            return
+        responses = _responses(
+            entries,
+            log_pb2.ReadResponse(version=VERSION, commit_offset=found.commit),
+            self._start,
+            self._end,
+            self._desk.limits,
+            self._request.encoded,
+        )
+        size = (
+            len(found.raw)
+            if self._request.encoded
+            else sum(_plain_bytes(*each) for each in entries)
+        )
+        while (data := await self._desk.work(size, lambda: next(responses, None))) is not None:
+            await self._wire.write(data)
+
+    def _take(self, found: Found) -> Verified:
+        """Those with records, verified; a `Mismatch` moves nothing."""
+        try:
+            entries = split_entries(found.raw)
+        except MalformedFrame as failure:
+            raise Mismatch(str(failure)) from failure
+        if len(entries) != found.count:
+            raise Mismatch(f"{len(entries)} entries where {found.count} are announced")
+        at, parent = self._next, self._parent
+        for header, body in entries:
+            fits = header.base <= at < header.end if parent is None else header.base == at
+            if not fits or parent not in (None, header.parent):
+                raise Mismatch(f"the entry {header.id} does not continue the log at {at}")
+            if not is_whole(Entry(header, body)):  # type: ignore[arg-type]
+                raise Mismatch(f"the entry {header.id} is damaged")
+            at, parent = header.end, header.checksum
+        self._next, self._parent = at, parent
+        return [
+            each for each in entries
+            if each[0].kind is Kind.DATA and (self._end is None or each[0].base < self._end)
+        ]  # fmt: skip
+
+    async def _mend(self, mismatch: Mismatch) -> None:
+        """Ask the replica to verify its copy, and to repair it: once, then the client has to."""
+        if self._mismatched == self._next:
+            told = f"{mismatch}: try again"
+            code = log_pb2.Failure.CODE_TRY_AGAIN
+            raise Unfit(log_pb2.Failure(code=code, message=told, retriable=True)) from mismatch
+        self._mismatched = self._next
+        await self._port.verify(self._next)
+
+
+def _plain_bytes(header: Header, body: memoryview) -> int:
+    """What taking it apart costs, as the body itself announces it."""
+    return int(PREFIX.unpack_from(body)[3]) if len(body) >= PREFIX.size else 0
+
+
+def _responses(
+    entries: Verified,
+    about: log_pb2.ReadResponse,
+    start: int,
+    end: int | None,
+    limits: LogLimits,
+    encoded: bool,
+) -> Iterator[bytes]:
+    """Made one by one, when they are asked for."""
+    if encoded:
+        return (_encoded(header, body, about) for header, body in entries)
+    return _by_record(entries, about, start, end, limits)
+
+
+def _headed(about: log_pb2.ReadResponse, header: Header, base: int) -> log_pb2.ReadResponse:
+    return log_pb2.ReadResponse(
+        version=about.version,
+        commit_offset=about.commit_offset,
+        base_offset=base,
+        epoch=header.epoch,
+        timestamp_ms=header.timestamp_ms,
+    )
+
+
+def _encoded(header: Header, body: memoryview, about: log_pb2.ReadResponse) -> bytes:
+    response = _headed(about, header, header.base)
+    response.batch.count = header.count
+    response.batch.crc32c = header.body_checksum & 0xFFFFFFFF
+    response.batch.body = bytes(body)
+    data: bytes = response.SerializeToString()
+    return data
+
+
+def _by_record(
+    entries: Verified,
+    about: log_pb2.ReadResponse,
+    start: int,
+    end: int | None,
+    limits: LogLimits,
+) -> Iterator[bytes]:
+    """Entries of one epoch and one time go together, up to a size."""
+    response: log_pb2.ReadResponse | None = None
+    size = 0
+    for header, body in entries:
+        same = response is not None and (response.epoch, response.timestamp_ms) == (
+            header.epoch,
+            header.timestamp_ms,
+        )
+        if response is not None and not same:
+            yield response.SerializeToString()
+            response = None
+        for record in _records(header, body, start, end, limits.plain_bytes_max):
+            if response is not None and size >= limits.records_bytes:
+                yield response.SerializeToString()
+                response = None
+            if response is None:
+                response, size = _headed(about, header, record.offset), 0
+            response.records.records.append(record)
+            size += record.ByteSize()
+    if response is not None:
+        yield response.SerializeToString()
+
+
+def _records(
+    header: Header, body: memoryview, start: int, end: int | None, plain_bytes_max: int
+) -> Iterator[log_pb2.Record]:
+    try:
+        batch = Batch(body, header.count, plain_bytes_max)
+        for offset, (key, value, timestamp_ms, headers) in enumerate(batch, header.base):
+            if offset < start:
+                continue
+            if end is not None and offset >= end:
+                return
+            record = log_pb2.Record(key=key, value=value, timestamp_ms=timestamp_ms, offset=offset)
+            for name, content in headers:
+                record.headers.add(name=name, value=content)
+            yield record
+    except (MalformedBatch, CompressionMissing) as failure:
+        told = (
+            f"the entry {header.id} cannot be taken apart: {failure}; read it `encoded`, or go on"
+        )
+        raise invalid(f"{told} at {header.end}") from failure
+
+
+async def read(desk: Desk, data: bytes, wire: Wire) -> None:
+    """Serve one stream to its end."""
+    with suppress(Gone):
+        try:
+            await _serve(desk, parse_read(data), wire)
+        except Unfit as unfit:
+            await wire.write(not_read(unfit.failure))
+
+
+async def _serve(desk: Desk, request: log_pb2.ReadRequest, wire: Wire) -> None:
+    with closing(LogPort(desk.plane, request.shard)) as port:
+        try:
+            await ReadStream(desk, wire, request, port).run()
+        except Refused as refused:
+            raise Unfit(desk.failure(request.shard, refused.refusal)) from refused
