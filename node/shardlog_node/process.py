@@ -32,6 +32,7 @@ from shardlog.transport.failures import DeadlineExceeded, Rejected, Unreachable
 from shardlog_node.clock import NodeClock
 from shardlog_node.data_plane import DataPlane, PlaneLimits
 from shardlog_node.host import NodeHost
+from shardlog_node.log_service import LogService
 from shardlog_node.logs import Watch, logger_of
 from shardlog_node.observing import NodeCollector, Observing, SyncTimes, TimedFiles
 from shardlog_node.settings import BadSettings, NodeSettings
@@ -93,6 +94,11 @@ class NodeProcess:
         self._control = ControlServer(
             self._handle, Snapshots(self.host).fetch, ControlLimits(), tls.control if tls else None
         )
+        self._public: LogService | None = None
+        if settings.public_port is not None:
+            self._public = LogService(
+                self.plane, tls.control if tls else None, settings.public_addresses
+            )
         self._watch = Watch(
             self.host, self.clock, times.longest_ms, lambda: self.plane.refused, self.log
         )
@@ -138,6 +144,11 @@ class NodeProcess:
         )
         self.addresses["control"] = await _bound("control_port", self._start_control())
         parts.push_async_callback(self._stop_control)
+        if self._public is not None:
+            parts.push_async_callback(self._stop_public, self._public)
+            self.addresses["public"] = await _bound(
+                "public_port", self._start_public(self._public)
+            )
 
     async def _start_control(self) -> tuple[str, int]:
         host = self.settings.control_host
@@ -145,6 +156,13 @@ class NodeProcess:
 
     async def _stop_control(self) -> None:
         await self._control.stop(0 if self._hurried.is_set() else CALLS_GRACE_MS)
+
+    async def _start_public(self, public: LogService) -> tuple[str, int]:
+        host = self.settings.public_host
+        return host, await public.start(_bracketed(host), self.settings.public_port or 0)
+
+    async def _stop_public(self, public: LogService) -> None:
+        await public.stop(0 if self._hurried.is_set() else CALLS_GRACE_MS)
 
     # --- the control plane -----------------------------------------------------------------------
 
@@ -177,6 +195,8 @@ class NodeProcess:
         """Say so, and wait until others lead what this node led, if there are others."""
         self.draining = self.host.draining = True
         await self._control.set_serving(False)
+        if self._public is not None:
+            await self._public.set_serving(False)
         deadline = time.monotonic() + self.settings.stop_timeout_ms / 1000
         while self.alive and not self._hurried.is_set() and time.monotonic() < deadline:
             if not self.led_with_others():

@@ -67,6 +67,16 @@ class NodeSettings(BaseSettings):
     control_port: Port = Field(default=7401, description="its port; 0 for any that is free")
     http_host: str = Field(default="127.0.0.1", description="where health and metrics are served")
     http_port: Port = Field(default=7402, description="its port; 0 for any that is free")
+    public_host: str = Field(
+        default="127.0.0.1", description="where the service for other languages (gRPC) listens"
+    )
+    public_port: Port | None = Field(
+        default=None, description="its port, usually 7403; 0 for any that is free; none: not served"
+    )
+    public_addresses: str | None = Field(
+        default=None,
+        description="host:port of this service on any node, with {node} for its name, for clients",
+    )
 
     plain: bool = Field(
         default=False,
@@ -147,6 +157,8 @@ class NodeSettings(BaseSettings):
             raise ValueError(f"entry_bytes_max: does not fit into a frame of {FRAME_BYTES_MAX}")
         if self.segment_bytes_min > self.segment_bytes_max:
             raise ValueError("segment_bytes_min: more than segment_bytes_max")
+        if self.public_addresses is not None and "{node}" not in self.public_addresses:
+            raise ValueError("public_addresses: {node} is not in it")
         files = (self.tls_authority, self.tls_certificate, self.tls_key)
         if self.plain and any(files):
             raise ValueError("plain: set together with tls_authority, tls_certificate or tls_key")
