@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import time
 from dataclasses import dataclass
 
 from shardlog.local.cluster_file import load
@@ -75,19 +76,32 @@ def read_tally(layout: Layout) -> dict[str, tuple[int, str]]:
 
 
 def signal_process(layout: Layout, name: str, number: signal.Signals) -> None:
-    """A kill is waited for: whoever is told that a process is killed finds it gone."""
+    """Whoever is told that a process is killed finds it gone; one that is paused stands still."""
     known = names(layout)
     if name not in known:
         raise NoSuchProcess(name, known)
-    process = PidFile(layout.pid_file(name)).open_process()
+    pid_file = PidFile(layout.pid_file(name))
+    process = pid_file.open_process()
     if process is None:
         raise NotRunning(name)
     try:
         send(process, number)
         if number is signal.SIGKILL:
             await_ends({name: process}, KILL_TIMEOUT_MS)
+        elif number is signal.SIGSTOP:
+            _await_pause(pid_file)
     finally:
         os.close(process)
+
+
+def _await_pause(pid_file: PidFile) -> None:
+    """The kernel stops each thread when that thread runs next; nobody tells when all have."""
+    deadline = time.monotonic() + KILL_TIMEOUT_MS / 1000
+    while time.monotonic() < deadline:
+        pid = pid_file.pid()
+        if pid is None or _looked_up(pid)[0] == "paused":
+            return
+        time.sleep(0.005)
 
 
 def await_supervisor_end(layout: Layout) -> None:
