@@ -17,7 +17,7 @@ from shardlog.cli import exit_codes
 from shardlog.cli.failures import CommandFailed
 
 COMMAND_GROUPS = (
-    "local", "shard", "append", "read", "tail", "ops", "status", "storage", "sim",
+    "demo", "local", "shard", "append", "read", "tail", "ops", "status", "storage", "sim", "bench",
     "completion",
 )  # fmt: skip
 
