@@ -12,7 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shardlog.checksum import seal
-from shardlog.protocol.effects import Disk, Event, Limits, Received, Recovered, Synced, Tick
+from shardlog.protocol.effects import (
+    Disk,
+    Event,
+    Limits,
+    Received,
+    Recovered,
+    RewriteEntry,
+    Synced,
+    Tick,
+)
 from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica
 from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, Read, Register
@@ -23,7 +32,6 @@ from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
 from shardlog_node.verifying import is_intact
-
 
 IDLE_TICKS = 5
 """Replicas that do not lead are told of the time so much more rarely."""
@@ -40,7 +48,7 @@ class HostLimits:
 class HostedReplica:
     """One replica that is running here; it is its driver's disk."""
 
-    __slots__ = ("_clock_ms", "_host", "_hosted", "driver", "on_failed")
+    __slots__ = ("_clock_ms", "_host", "_hosted", "driver", "on_failed", "repaired")
 
     def __init__(
         self,
@@ -51,6 +59,8 @@ class HostedReplica:
         self._host = host
         self._clock_ms = host.clock_ms
         self.on_failed = on_failed
+        # Entries that were written anew.
+        self.repaired = 0
         self._hosted: Hosted
         self._hosted, recovered = host.volume.open(shard, self._synced, self._disk_failed)
         replica = self._replica(host, shard, recovered)
@@ -103,6 +113,8 @@ class HostedReplica:
     # --- the driver's disk -----------------------------------------------------------------------
 
     def submit(self, effect: Disk) -> None:
+        if isinstance(effect, RewriteEntry):
+            self.repaired += 1
         self._hosted.submit(effect)
 
     def read(self, header: Header) -> Entry | None:

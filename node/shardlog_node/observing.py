@@ -32,6 +32,7 @@ from shardlog_node.clock import NodeClock
 from shardlog_node.data_plane import DataPlane
 from shardlog_node.host import HostedReplica, NodeHost
 from shardlog_node.logs import Watch
+from shardlog_node.scrubbing import Scrubber
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -117,9 +118,16 @@ class NodeCollector(Collector):
     """Everything that can be read off a node when somebody asks."""
 
     def __init__(
-        self, host: NodeHost, plane: DataPlane, clock: NodeClock, watch: Watch, times: SyncTimes
+        self,
+        host: NodeHost,
+        plane: DataPlane,
+        clock: NodeClock,
+        watch: Watch,
+        times: SyncTimes,
+        scrubber: Scrubber,
     ) -> None:
         self._host = host
+        self._scrubber = scrubber
         self._plane = plane
         self._clock = clock
         self._watch = watch
@@ -132,6 +140,7 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._of_replicas()
         yield from self._of_followers()
+        yield from self._of_repairs()
         yield from self._of_node()
 
     def _of_replicas(self) -> Iterator[Metric]:
@@ -148,6 +157,31 @@ class NodeCollector(Collector):
             for role in Role:
                 roles.add_metric([shard, str(role)], hosted.replica.role is role)
         yield roles
+
+    def _of_repairs(self) -> Iterator[Metric]:
+        repaired = CounterMetricFamily(
+            "shardlog_entries_repaired",
+            "Written anew, from others or from what is left.",
+            labels=["shard"],
+        )
+        for shard, hosted in self._host.replicas.items():
+            repaired.add_metric([shard], hosted.repaired)
+        offset = GaugeMetricFamily(
+            "shardlog_scrub_offset", "How far this round of the scrubber is.", labels=["shard"]
+        )
+        rounds = CounterMetricFamily(
+            "shardlog_scrub_rounds", "Rounds of the scrubber over the whole log.", labels=["shard"]
+        )
+        bad = CounterMetricFamily(
+            "shardlog_scrub_found_bad",
+            "Damaged entries that the scrubber found.",
+            labels=["shard"],
+        )
+        for shard, progress in self._scrubber.progress.items():
+            offset.add_metric([shard], progress.at)
+            rounds.add_metric([shard], progress.rounds)
+            bad.add_metric([shard], progress.found_bad)
+        yield from (repaired, offset, rounds, bad)
 
     def _of_followers(self) -> Iterator[Metric]:
         labels = ["shard", "follower"]
@@ -220,6 +254,7 @@ PER_REPLICA: tuple[tuple[str, str, Callable[[HostedReplica], float]], ...] = (
     ("durable_end_offset", "What is below is synced here.", lambda it: it.replica.durable_end),
     ("commit_offset", "What is below is committed.", lambda it: it.replica.commit),
     ("replica_sessions", "Sessions of clients.", lambda it: len(it.replica.sessions.at_rest())),
+    ("entries_bad", "Damaged, and not repaired yet.", lambda it: len(it.replica.log.marks)),
     ("replica_stalled", "1 if it waits for room.", lambda it: it.store.stalled is not None),
     ("log_bytes", "Of its entries; until it is trimmed the rate is bytes appended.", _log_bytes),
     ("segment_bytes", "Of its segments, with room for what is to come.", _segment_bytes),

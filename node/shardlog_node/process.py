@@ -35,6 +35,7 @@ from shardlog_node.host import NodeHost
 from shardlog_node.log_service import LogService
 from shardlog_node.logs import Watch, logger_of
 from shardlog_node.observing import NodeCollector, Observing, SyncTimes, TimedFiles
+from shardlog_node.scrubbing import Scrubber, ScrubLimits
 from shardlog_node.settings import BadSettings, NodeSettings
 from shardlog_node.snapshots import Snapshots
 from shardlog_node.tls import load_tls
@@ -102,7 +103,13 @@ class NodeProcess:
         self._watch = Watch(
             self.host, self.clock, times.longest_ms, lambda: self.plane.refused, self.log
         )
-        registry.register(NodeCollector(self.host, self.plane, self.clock, self._watch, times))
+        self._scrubber = Scrubber(
+            self.host,
+            ScrubLimits(settings.scrub_core_percent / 100, int(settings.scrub_bytes_per_s)),
+        )
+        registry.register(
+            NodeCollector(self.host, self.plane, self.clock, self._watch, times, self._scrubber)
+        )
         self._observing = Observing(self, registry)
 
     @property
@@ -125,8 +132,8 @@ class NodeProcess:
             if self._hosting.done():
                 self._hosting.result()
             await self._listen()
-            watching = asyncio.create_task(self._watch.run())
-            self._parts.push_async_callback(_ended, watching)
+            for each in (self._watch.run(), self._scrubber.run()):
+                self._parts.push_async_callback(_ended, asyncio.create_task(each))
         except BaseException:
             await self._parts.aclose()
             raise
@@ -146,9 +153,7 @@ class NodeProcess:
         parts.push_async_callback(self._stop_control)
         if self._public is not None:
             parts.push_async_callback(self._stop_public, self._public)
-            self.addresses["public"] = await _bound(
-                "public_port", self._start_public(self._public)
-            )
+            self.addresses["public"] = await _bound("public_port", self._start_public(self._public))
 
     async def _start_control(self) -> tuple[str, int]:
         host = self.settings.control_host

@@ -123,6 +123,14 @@ class NodeSettings(BaseSettings):
         default=ByteSize(64 << 20), description="until they are so large"
     )
 
+    scrub_core_percent: float = Field(
+        default=2.0, ge=0, le=100,
+        description="of one core, to read all that is stored again and again; 0 for never",
+    )  # fmt: skip
+    scrub_bytes_per_s: Bytes = Field(
+        default=ByteSize(8 << 20), description="and no faster than this"
+    )
+
     call_timeout_ms: Milliseconds = Field(
         default=10_000, description="a call of the control plane that is not answered then never is"
     )

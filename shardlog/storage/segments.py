@@ -40,6 +40,11 @@ class Place(NamedTuple):
     number: int
     slot: Slot
 
+    @property
+    def slotted(self) -> bool:
+        """Whether the slot could be read; if not, it is made up from the entry."""
+        return self.slot.context is not _NO_CONTEXT
+
 
 class Segments:
     """`end` is where the readable log ends; `doubt` counts the lost slots behind it, if any."""

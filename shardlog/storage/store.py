@@ -42,6 +42,7 @@ from shardlog.storage.opening import Opened, is_formatted, opened
 from shardlog.storage.plan import Plan
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.rounds import Append, Group, Round
+from shardlog.storage.scrubbing import Scrubbed, scrub
 from shardlog.storage.segment import Raw
 
 
@@ -159,6 +160,15 @@ class Store:
         """The offset of the first durable entry that is not older."""
         root = self.files.root
         return self.files.segments.at_time(timestamp_ms, root.first if root else 0)
+
+    def scrub(self, start: int, end: int, most: int) -> Scrubbed:
+        """Read durable entries again; may be called in any thread."""
+        return scrub(self.files.segments, start, min(end, self.durable_end), most)
+
+    @property
+    def durable_end(self) -> int:
+        """Where the durable log ends."""
+        return self.files.segments.end
 
     # --- rounds ----------------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+"""The scrubber: reads all that is at rest again and again, so that damage is found while others
+still have a good copy.
+
+It works in a thread, on a few entries at a time, and then rests: for as long as keeps it within a
+share of one core and a rate of bytes.  What it finds bad it only tells the replica, which marks the
+entry and has it repaired.  It starts over when it has come to the end of a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.effects import ReadFailed, RewriteEntry
+from shardlog.protocol.entry import Kind
+from shardlog.protocol.states import Role
+from shardlog.storage.failures import StorageFailure
+from shardlog.storage.scrubbing import Scrubbed
+
+if TYPE_CHECKING:
+    from shardlog.storage.store import Store
+    from shardlog_node.host import HostedReplica, NodeHost
+
+PIECE_ENTRIES = 64
+REST_MIN_MS = 5
+IDLE_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubLimits:
+    """`core_share` is of one core, by CPU time; 0 turns the scrubber off."""
+
+    core_share: float = 0.02
+    bytes_per_s: int = 8 << 20
+
+
+@dataclass(slots=True)
+class Progress:
+    """One replica's: how far this round is, how many were finished, and what they found."""
+
+    incarnation: int
+    at: int = 0
+    rounds: int = 0
+    entries: int = 0
+    found_bad: int = 0
+    slots_mended: int = 0
+
+
+class Scrubber:
+    """`run` is a task for as long as the node lives."""
+
+    def __init__(self, host: NodeHost, limits: ScrubLimits) -> None:
+        self._host = host
+        self._limits = limits
+        self.progress: dict[str, Progress] = {}
+
+    async def run(self) -> None:
+        if not self._limits.core_share:
+            return
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, "scrub") as thread:
+            while True:
+                worked = False
+                for shard, hosted in list(self._host.replicas.items()):
+                    state = self._state(shard, hosted)
+                    start = max(state.at, hosted.replica.log.first)
+                    end = hosted.store.durable_end
+                    if start >= end:
+                        self._finish(state)
+                        continue
+                    piece, cpu_s = await loop.run_in_executor(
+                        thread, read_piece, hosted.store, start, end
+                    )
+                    worked = True
+                    self._take(hosted, state, piece)
+                    await asyncio.sleep(self._rest_s(piece, cpu_s))
+                if not worked:
+                    await asyncio.sleep(IDLE_MS / 1000)
+
+    def _state(self, shard: str, hosted: HostedReplica) -> Progress:
+        state = self.progress.get(shard)
+        incarnation = hosted.replica.incarnation
+        if state is None or state.incarnation != incarnation:
+            state = self.progress[shard] = Progress(incarnation)
+        return state
+
+    def _finish(self, state: Progress) -> None:
+        if state.at:
+            state.rounds += 1
+        state.at = 0
+
+    def _take(self, hosted: HostedReplica, state: Progress, piece: Scrubbed) -> None:
+        state.at = piece.end
+        state.entries += piece.entries
+        if self._host.replicas.get(hosted.replica.shard) is not hosted:
+            return
+        for base in piece.bad:
+            if self._is_bad(hosted, base):
+                state.found_bad += 1
+                hosted.step(ReadFailed(base))
+        for header in piece.slotless:
+            if hosted.replica.log.starting_at(header.base) == header:
+                entry = hosted.read(header)
+                if entry is not None:
+                    state.slots_mended += 1
+                    hosted.submit(RewriteEntry(entry))
+
+    def _is_bad(self, hosted: HostedReplica, base: int) -> bool:
+        """Looked at once more: the log may have been cut or repaired since it was read.
+
+        A stretch whose headers are lost is marked by being looked up.
+        """
+        replica = hosted.replica
+        if replica.role is Role.NOT_MEMBER or base in replica.log.marks:
+            return False
+        header = replica.log.starting_at(base)
+        if header is None or header.kind is Kind.UNKNOWN:
+            return header is not None
+        return hosted.read(header) is None
+
+    def _rest_s(self, piece: Scrubbed, cpu_s: float) -> float:
+        by_core = cpu_s / self._limits.core_share - cpu_s
+        by_bytes = piece.bytes / self._limits.bytes_per_s
+        return max(by_core, by_bytes, REST_MIN_MS / 1000)
+
+
+def read_piece(store: Store, start: int, end: int) -> tuple[Scrubbed, float]:
+    """Some entries, and the CPU time that they took; in a thread."""
+    began = time.thread_time()
+    try:
+        piece = store.scrub(start, end, PIECE_ENTRIES)
+    except StorageFailure:
+        piece = Scrubbed(
+            end
+        )  # trimmed or started over meanwhile; the next round sees what there is
+    return piece, time.thread_time() - began

@@ -1,0 +1,88 @@
+"""Damage at rest is found by the scrubber and repaired from the others."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from node.cluster import Cluster
+from shardlog.protocol.entry import Header
+from shardlog_node.host import HostedReplica
+from shardlog_node.scrubbing import Scrubber, ScrubLimits
+
+LIMITS = ScrubLimits(core_share=0.5, bytes_per_s=1 << 30)
+
+
+def damage(hosted: HostedReplica, header: Header) -> None:
+    """One byte of the body."""
+    place = hosted.store.files.segments.covering(header.base)
+    assert place is not None
+    with open(place.segment.path, "r+b") as file:
+        file.seek(place.slot.after - 1)
+        last = file.read(1)
+        file.seek(place.slot.after - 1)
+        file.write(bytes([last[0] ^ 1]))
+
+
+def damage_slot(hosted: HostedReplica, header: Header) -> None:
+    """One byte of the copy of its header."""
+    place = hosted.store.files.segments.covering(header.base)
+    assert place is not None
+    at = place.segment.slot_position(place.number) + 40
+    with open(place.segment.path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+async def entries(hosted: HostedReplica, wanted: int) -> list[Header]:
+    """All entries, once they are durable here and only in the files."""
+    replica = hosted.replica
+    while hosted.store.durable_end < wanted or hosted.store.fresh:
+        await asyncio.sleep(0.01)
+    return replica.log.between(0, wanted)
+
+
+@pytest.mark.parametrize("hurt", [damage, damage_slot])
+@pytest.mark.parametrize("which", ["leader", "follower"])
+def test_T3_damage_at_rest_is_found_and_repaired(tmp_path: Path, which: str, hurt):
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a b c")
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            session = await cluster.session(leader, "orders")
+            for request in range(1, 201):
+                last = await cluster.append(leader, "orders", session, request)
+            name = leader if which == "leader" else next(n for n in cluster.names if n != leader)
+            host = cluster.nodes[name]
+            hosted = host.replicas["orders"]
+            headers = await entries(hosted, last + 1)
+            hurt_headers = [headers[at] for at in (3, 70, 71, 150)]
+            for header in hurt_headers:
+                hurt(hosted, header)
+            scrubber = Scrubber(host, LIMITS)
+            scrubbing = asyncio.create_task(scrubber.run())
+            try:
+                while True:
+                    state = scrubber.progress.get("orders")
+                    whole = not hosted.replica.log.marks and not hosted.store.fresh
+                    if state and state.found_bad + state.slots_mended >= 4 and whole:
+                        break
+                    await asyncio.sleep(0.01)
+            finally:
+                scrubbing.cancel()
+            assert hosted.store.headers(0, last + 1, 1000) == headers
+            again = hosted.store.scrub(0, last + 1, 1000)
+            assert (again.entries, again.bad, again.slotless) == (len(headers), [], [])
+
+    asyncio.run(story())
+
+
+def test_a_share_of_nothing_turns_it_off(tmp_path: Path):
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a")
+        async with cluster.running():
+            await Scrubber(cluster.nodes["a"], ScrubLimits(core_share=0)).run()
+
+    asyncio.run(story())
