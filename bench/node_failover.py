@@ -21,7 +21,7 @@ from statistics import median
 from node_cluster import Cluster
 from node_load import VALUES
 
-from shardlog.client import Client, Producer
+from shardlog.client import Client, Producer, Range
 
 SHARD = "failover"
 BATCH = VALUES[:20]
@@ -51,7 +51,7 @@ class Acknowledgements:
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    def note(self, future: asyncio.Future[object]) -> None:
+    def note(self, future: asyncio.Future[list[Range]]) -> None:
         if not future.cancelled() and future.exception() is None:
             self.times.append(time.perf_counter())
 

@@ -11,10 +11,11 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from limit_load import RECORD_BYTES, WARM_UP_S, Latency, Rate, latency_of
 
-from shardlog.client import Client, Producer
+from shardlog.client import Client, Producer, Range
 
 VALUES = [os.urandom(RECORD_BYTES) for _ in range(2000)]
 """About as many as a batch takes."""
@@ -48,7 +49,7 @@ class Flood:
             await producer.until_room()
             producer.send_many(VALUES).add_done_callback(self._settled)
 
-    def _settled(self, future: asyncio.Future[list[range]]) -> None:
+    def _settled(self, future: asyncio.Future[list[Range]]) -> None:
         if future.cancelled():
             return
         self.failure = self.failure or future.exception()
@@ -89,7 +90,7 @@ async def offered(url: str, shard: str, seconds: float, records_per_s: int) -> L
         begun = time.perf_counter()
         first = 0
 
-        def settled(first: int, until: int) -> None:
+        def settled(first: int, until: int, future: asyncio.Future[list[Range]]) -> None:
             now = time.perf_counter() - begun
             taken.extend([now - number * each for number in range(first, until)])
 
@@ -98,7 +99,7 @@ async def offered(url: str, shard: str, seconds: float, records_per_s: int) -> L
             while first < due:
                 until = min(due, first + len(VALUES))
                 sent = producer.send_many(VALUES[: until - first])
-                sent.add_done_callback(lambda _, first=first, until=until: settled(first, until))
+                sent.add_done_callback(partial(settled, first, until))
                 first = until
             await asyncio.sleep(0.001)
         await producer.flush()
