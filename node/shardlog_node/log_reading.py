@@ -26,7 +26,11 @@ Verified = list[tuple[Header, memoryview]]
 
 
 class Mismatch(Exception):  # noqa: N818 - named after what happened
-    """What was read is damaged, or does not continue the log."""
+    """What was read at `offset` is damaged, or does not continue the log."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
 
 
 class ReadStream:
@@ -96,16 +100,17 @@ class ReadStream:
         try:
             entries = split_entries(found.raw)
         except MalformedFrame as failure:
-            raise Mismatch(str(failure)) from failure
+            raise Mismatch(self._next, str(failure)) from failure
         if len(entries) != found.count:
-            raise Mismatch(f"{len(entries)} entries where {found.count} are announced")
+            told = f"{len(entries)} entries where {found.count} are announced"
+            raise Mismatch(self._next, told)
         at, parent = self._next, self._parent
         for header, body in entries:
             fits = header.base <= at < header.end if parent is None else header.base == at
             if not fits or parent not in (None, header.parent):
-                raise Mismatch(f"the entry {header.id} does not continue the log at {at}")
+                raise Mismatch(at, f"the entry {header.id} does not continue the log at {at}")
             if not is_whole(Entry(header, body)):  # type: ignore[arg-type]
-                raise Mismatch(f"the entry {header.id} is damaged")
+                raise Mismatch(header.base, f"the entry {header.id} is damaged")
             at, parent = header.end, header.checksum
         self._next, self._parent = at, parent
         return [
@@ -115,12 +120,12 @@ class ReadStream:
 
     async def _mend(self, mismatch: Mismatch) -> None:
         """Ask the replica to verify its copy, and to repair it: once, then the client has to."""
-        if self._mismatched == self._next:
+        if self._mismatched == mismatch.offset:
             told = f"{mismatch}: try again"
             code = log_pb2.Failure.CODE_TRY_AGAIN
             raise Unfit(log_pb2.Failure(code=code, message=told, retriable=True)) from mismatch
-        self._mismatched = self._next
-        await self._port.verify(self._next)
+        self._mismatched = mismatch.offset
+        await self._port.verify(mismatch.offset)
 
 
 def _plain_bytes(header: Header, body: memoryview) -> int:

@@ -42,7 +42,10 @@ class LogService:
         pattern = addresses or ""
         self._desk = Desk(plane, self._limits, lambda node: pattern.replace(NODE, node))
         # Records one by one take more room than in a body, but never twice as much.
-        self._options = ControlLimits(message_bytes_max=2 * plane.limits.entry_bytes_max).options()
+        usual = ControlLimits(message_bytes_max=2 * plane.limits.entry_bytes_max)
+        # By itself gRPC lets the window of a fast stream grow, however many streams there are.
+        window = ("grpc.http2.lookahead_bytes", self._limits.window_bytes)
+        self._options = [*usual.options(), ("grpc.http2.bdp_probe", 0), window]
         self._health = health.aio.HealthServicer()
         self._grpc: Any = None
 

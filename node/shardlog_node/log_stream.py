@@ -29,6 +29,8 @@ class LogLimits:
     """Every bound of the public service that is not the data plane's."""
 
     streams_max: int = 1000
+    window_bytes: int = 1 << 20
+    """Of a stream, received by gRPC and not read yet."""
     answers_max: int = 1024
     """Of a stream, not taken yet: beyond it no more requests are read."""
     records_bytes: int = 256 << 10
