@@ -121,17 +121,9 @@ class Delivery:
             return
         connection = channel.link.connection
         while connection.writable:
-            request = window.to_send()
+            request = window.to_send() or self._admitted(connection.frame_bytes_max)
             if request is None:
-                if not self._queue or not window.has_room or self._over:
-                    return
-                request = self._queue.popleft()
-                if len(request.body) + _APPEND_BYTES > connection.frame_bytes_max:
-                    size = len(request.body) + _APPEND_BYTES
-                    self._fail(request, RecordTooLarge(size, connection.frame_bytes_max))
-                    continue
-                window.admit(request)
-                continue
+                return
             try:
                 connection.send(
                     encode_append(
@@ -150,6 +142,17 @@ class Delivery:
                 window.unsend()
                 self._break(channel.link.unreachable(failure))
                 return
+
+    def _admitted(self, bytes_max: int) -> Request | None:
+        """The next of those that have no number yet, if the window has room for it."""
+        while self._queue and self._window.has_room and not self._over:
+            request = self._queue.popleft()
+            size = len(request.body) + _APPEND_BYTES
+            if size <= bytes_max:
+                self._window.admit(request)
+                return self._window.to_send()
+            self._fail(request, RecordTooLarge(size, bytes_max))
+        return None
 
     # --- what the link says ----------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Links:
             raise Unreachable(str(failure)) from failure
         finally:
             del self._opening[address]
+        self._open = {at: each for at, each in self._open.items() if each.is_open}
         self._open[address] = link
         return link
 

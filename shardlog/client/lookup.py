@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from shardlog.client.exchange import Exchange
 from shardlog.client.patience import Deadline
-from shardlog.transport.frames import FIXED, FrameType, encode_locate, encode_read
+from shardlog.transport.frames import FIXED, Frame, FrameType, encode_locate, encode_read
 
 _RESULT = FIXED[FrameType.READ_RESULT]
 _LOCATED = FIXED[FrameType.LOCATED]
@@ -37,10 +37,11 @@ class Lookup:
         commit: int = _RESULT.unpack_from(frame.payload)[1]
         return commit
 
-    async def verify(self, offset: int, deadline: Deadline) -> None:
-        """Return when the leader has verified the entry there, and repaired it if need be."""
+    async def verified(self, offset: int, deadline: Deadline) -> Frame:
+        """The entry there, once the leader has verified it, and repaired it if need be."""
         request = partial(encode_read, start=offset, entries_max=1, verified=True)
-        await self._exchange.ask(f"verifying {self._shard!r} at {offset}", request, deadline)
+        what = f"verifying {self._shard!r} at {offset}"
+        return await self._exchange.ask(what, request, deadline)
 
     async def locate(self, timestamp_ms: int, deadline: Deadline) -> Located:
         """The first committed entry that is not older, as far as the leader knows."""

@@ -169,7 +169,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> int:
         """Append a record, waiting for room if need be, and return its offset."""
-        await self.until_room()
+        if self.buffered_bytes >= self._buffer_bytes_max:
+            await self.until_room()
         return await self.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
 
     async def append_many(self, values: Sequence[bytes]) -> list[Range]:

@@ -2,8 +2,8 @@
 
 A task asks for the next entries as soon as the last ones have been verified, so the node works
 while the consumer does.  What is asked for is raw and committed; where the log ends a node waits
-a while before it answers with nothing.  An entry that is not as it should be is asked for once
-more, after the leader has verified its copy and repaired it.
+a while before it answers with nothing.  An entry that is not as it should be is asked for
+again: the leader then verifies its copy first, and repairs it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from shardlog.transport.failures import MalformedBatch
 from shardlog.transport.frames import FIXED, Frame, FrameType, encode_read
 
 _RESULT = FIXED[FrameType.READ_RESULT]
+VERIFIED_READS_MAX = 5
+"""So often an entry is asked for again that is not as it should be."""
 
 
 class EntryStream:
@@ -68,7 +70,6 @@ class EntryStream:
         self._from_first_kept = from_first_kept
         self._running = running
         self._at = Continuity(0)
-        self._mismatched: int | None = None  # where an answer was not as it should be
         self._ready: deque[Fetched] = deque()
         self._ready_bytes = 0
         self._news = asyncio.Event()
@@ -185,22 +186,32 @@ class EntryStream:
             self.start = trimmed.first
             self._at = Continuity(trimmed.first)
             return 1
-        _, _, count, _ = _RESULT.unpack_from(frame.payload)
         try:
-            entries = self._at.take(frame.payload[_RESULT.size :], count)
+            return self._take(frame)
         except Mismatch as mismatch:
-            if self._mismatched == mismatch.offset:
-                raise CorruptLog(self.shard, mismatch.offset, str(mismatch)) from mismatch
-            self._mismatched = mismatch.offset
-            await self._lookup.verify(mismatch.offset, self._deadline())
+            await self._take_verified(mismatch)
             return 1
-        for header, body in entries:
-            if self.end is None or header.base < self.end:
-                self._ready.append(Fetched(header, body))
-                self._ready_bytes += len(body)
-        if entries:
-            self._news.set()
+
+    def _take(self, frame: Frame) -> int:
+        _, _, count, _ = _RESULT.unpack_from(frame.payload)
+        for fetched in self._at.take(frame.payload[_RESULT.size :], count):
+            if self.end is None or fetched.header.base < self.end:
+                self._ready.append(fetched)
+                self._ready_bytes += len(fetched.body)
+                self._news.set()
         return int(count)
+
+    async def _take_verified(self, mismatch: Mismatch) -> None:
+        """One entry that the leader has read and verified; a repair may take it a moment."""
+        backoff = self._exchange.backoff()
+        for _ in range(VERIFIED_READS_MAX):
+            try:
+                self._take(await self._lookup.verified(self._at.next, self._deadline()))
+                return
+            except Mismatch as again:
+                mismatch = again
+            await asyncio.sleep(backoff.next_ms() / 1000)
+        raise CorruptLog(self.shard, mismatch.offset, str(mismatch)) from mismatch
 
     async def _read(self, start: int) -> Frame:
         limits = self._limits

@@ -15,8 +15,15 @@ from shardlog.transport.entries import split_entries
 from shardlog.transport.failures import MalformedFrame
 
 
+class Fetched(NamedTuple):
+    """A verified entry that waits to be delivered; its body has not been looked into."""
+
+    header: Header
+    body: memoryview
+
+
 class Mismatch(Exception):  # noqa: N818 - named after what happened
-    """Entries up to `offset` are as they should be, and what follows is not."""
+    """What came for `offset` is not what should stand there."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
@@ -37,29 +44,38 @@ class Continuity:
         self.parent: int | None = None
         self.started = False
 
-    def take(self, raw: memoryview, count: int) -> list[tuple[Header, memoryview]]:
-        """The entries with records, verified.  A `Mismatch` moves nothing."""
+    def take(self, raw: memoryview, count: int) -> list[Fetched]:
+        """The entries with records, up to the first bad one; a `Mismatch` if that comes first."""
         try:
             found = split_entries(raw)
         except MalformedFrame as failure:
             raise Mismatch(self.next, str(failure)) from failure
         if len(found) != count:
             raise Mismatch(self.next, f"{len(found)} entries where {count} are announced")
-        at, parent, started = self.next, self.parent, self.started
-        for header, body in found:
-            fits = header.base == at if started else header.base <= at < header.end
-            if not fits:
-                raise Mismatch(at, f"the entry {header.id} does not continue the log here")
-            check(header, body, parent)
-            at, parent, started = header.end, header.checksum, True
-        self.next, self.parent, self.started = at, parent, started
-        return [(header, body) for header, body in found if header.kind is Kind.DATA]
+        taken: list[Fetched] = []
+        for at, (header, body) in enumerate(found):
+            try:
+                self._check(header, body)
+            except Mismatch:
+                if at == 0:
+                    raise
+                break
+            self.next, self.parent, self.started = header.end, header.checksum, True
+            if header.kind is Kind.DATA:
+                taken.append(Fetched(header, body))
+        return taken
+
+    def _check(self, header: Header, body: memoryview) -> None:
+        at = self.next
+        if not (header.base == at if self.started else header.base <= at < header.end):
+            raise Mismatch(at, f"the entry {header.id} does not continue the log here")
+        if self.parent is not None and header.parent != self.parent:
+            raise Mismatch(at, f"the entry {header.id} has another parent")
+        check(header, body)
 
 
-def check(header: Header, body: memoryview, parent: int | None) -> None:
-    """One entry, against its own checksums and its parent's."""
-    if parent is not None and header.parent != parent:
-        raise Mismatch(header.base, f"the entry {header.id} has another parent")
+def check(header: Header, body: memoryview) -> None:
+    """One entry, against its own checksums."""
     sealed = seal(
         header.epoch,
         header.base,
@@ -75,10 +91,3 @@ def check(header: Header, body: memoryview, parent: int | None) -> None:
         raise Mismatch(header.base, f"the header of {header.id} is damaged")
     if (seal_body(body) if body else 0) != header.body_checksum:
         raise Mismatch(header.base, f"the body of {header.id} is damaged")
-
-
-class Fetched(NamedTuple):
-    """A verified entry that waits to be delivered; its body has not been looked into."""
-
-    header: Header
-    body: memoryview
