@@ -99,6 +99,9 @@ class Options:
     drain_every_ms: int = 0
     drain_ms: int = 1000
 
+    # Whether the machine of a dead process tells operators that nobody listens there.
+    refusing: bool = False
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -166,6 +169,7 @@ class Options:
             delete=random.random() < 0.3,
             drain_every_ms=sometimes(0.4, 500, 3000),
             drain_ms=random.choice((200, 1000, 3000)),
+            refusing=random.random() < 0.5,
         )
 
     def on_engine(self) -> Options:

@@ -231,7 +231,7 @@ class World:
     def nobody_listens(self, envelope: Envelope) -> None:
         """The machine of a dead process tells an operator so, unless the way back is cut."""
         operator = self.operators.get(envelope.src)
-        if operator is None or not operator.up:
+        if operator is None or not operator.up or not self.options.refusing:
             return
         back = self.network.link(envelope.dst, envelope.src)
         if not back.cuts and back.held is None:
