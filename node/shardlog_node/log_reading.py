@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
+from itertools import islice
+from typing import Any
 
 from shardlog.protocol.entry import Entry, Header, Kind
-from shardlog.transport.batch import PREFIX, Batch
+from shardlog.transport.batch import PREFIX, Batch, Record
 from shardlog.transport.compression import CompressionMissing
 from shardlog.transport.entries import split_entries
 from shardlog.transport.failures import MalformedBatch, MalformedFrame
@@ -23,6 +25,9 @@ from shardlog_node.log_wire import VERSION, Unfit, invalid, not_read, parse_read
 from shardlog_node.verifying import is_whole
 
 Verified = list[tuple[Header, memoryview]]
+
+RECORD_SPARE_BYTES = 16
+"""For what stands around a record in an answer."""
 
 
 class Mismatch(Exception):  # noqa: N818 - named after what happened
@@ -177,44 +182,45 @@ def _by_record(
     response: log_pb2.ReadResponse | None = None
     size = 0
     for header, body in entries:
-        same = response is not None and (response.epoch, response.timestamp_ms) == (
-            header.epoch,
-            header.timestamp_ms,
-        )
-        if response is not None and not same:
+        if response is not None and (
+            response.epoch != header.epoch or response.timestamp_ms != header.timestamp_ms
+        ):
             yield response.SerializeToString()
             response = None
-        for record in _records(header, body, start, end, limits.plain_bytes_max):
+        for offset, record in _records(header, body, start, end, limits.plain_bytes_max):
             if response is not None and size >= limits.records_bytes:
                 yield response.SerializeToString()
                 response = None
             if response is None:
-                response, size = _headed(about, header, record.offset), 0
-            response.records.records.append(record)
-            size += record.ByteSize()
+                response, size = _headed(about, header, offset), 0
+            size += _add(response.records.records, offset, record)
     if response is not None:
         yield response.SerializeToString()
 
 
+def _add(records: Any, offset: int, record: Record) -> int:
+    """About how long it is there."""
+    key, value, timestamp_ms, headers = record
+    added = records.add(key=key, value=value, timestamp_ms=timestamp_ms, offset=offset)
+    size = len(value) + len(key or b"") + RECORD_SPARE_BYTES
+    for name, content in headers:
+        added.headers.add(name=name, value=content)
+        size += len(name) + len(content) + RECORD_SPARE_BYTES
+    return size
+
+
 def _records(
     header: Header, body: memoryview, start: int, end: int | None, plain_bytes_max: int
-) -> Iterator[log_pb2.Record]:
+) -> Iterator[tuple[int, Record]]:
+    """Those in `[start, end)`, with their offsets."""
+    first = max(start - header.base, 0)
+    stop = header.count if end is None else min(end - header.base, header.count)
     try:
         batch = Batch(body, header.count, plain_bytes_max)
-        for offset, (key, value, timestamp_ms, headers) in enumerate(batch, header.base):
-            if offset < start:
-                continue
-            if end is not None and offset >= end:
-                return
-            record = log_pb2.Record(key=key, value=value, timestamp_ms=timestamp_ms, offset=offset)
-            for name, content in headers:
-                record.headers.add(name=name, value=content)
-            yield record
+        yield from islice(enumerate(batch, header.base), first, stop)
     except (MalformedBatch, CompressionMissing) as failure:
-        told = (
-            f"the entry {header.id} cannot be taken apart: {failure}; read it `encoded`, or go on"
-        )
-        raise invalid(f"{told} at {header.end}") from failure
+        told = f"the entry {header.id} cannot be taken apart: {failure}"
+        raise invalid(f"{told}; read it `encoded`, or go on at {header.end}") from failure
 
 
 async def read(desk: Desk, data: bytes, wire: Wire) -> None:

@@ -166,7 +166,7 @@ def test_following(tmp_path: Path):
     @story(tmp_path, "a b c", PlaneLimits(tail_wait_ms=200))
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
-        following = log.read("orders", follow=True)
+        following = log.read("orders", follow=True, end_offset=(1 << 64) - 1)
         for request in range(1, 6):
             base = (await appending.append(request, b"%d" % request)).base_offset
             answer = await following.read()
