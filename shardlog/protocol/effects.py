@@ -8,18 +8,17 @@ precede is sent only in the step that receives `Synced`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from shardlog.protocol.entry import Entry, Header, Member
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import Envelope, Snapshot
 from shardlog.protocol.sessions import Sessions
+from shardlog.protocol.value import value
 
 # --- events ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Received:
     """A message came in.  `draw` is a fresh random number, used only if it formats a replica."""
 
@@ -27,19 +26,19 @@ class Received:
     draw: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tick:
     """Time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Synced:
     """Everything written before `Sync(token)` is durable."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadFailed:
     """The driver found the entry at `base` damaged when it read it."""
 
@@ -52,7 +51,7 @@ Event = Received | Tick | Synced | ReadFailed
 # --- disk effects ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Superblock:
     """What is kept in several checksummed copies: every promise but the log itself.
 
@@ -71,24 +70,24 @@ class Superblock:
     in_doubt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Format:
     """Make an empty replica."""
 
     superblock: Superblock
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Erase:
     """Destroy the replica."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteSuperblock:
     superblock: Superblock
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteEntries:
     """Append, with the commit offset riding along (rule 17)."""
 
@@ -96,19 +95,19 @@ class WriteEntries:
     commit: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RewriteEntry:
     """Repair in place."""
 
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TruncateLog:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TrimLog:
     """Drop what lies below `first`; `boundary` is the checksum of the entry that ended there."""
 
@@ -116,7 +115,7 @@ class TrimLog:
     boundary: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResetLog:
     """Drop the whole log and start an empty one at `first`, behind `boundary`."""
 
@@ -124,12 +123,12 @@ class ResetLog:
     boundary: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Barrier:
     """Make durable all before it, before any behind it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Sync:
     token: int
 
@@ -137,12 +136,12 @@ class Sync:
 # --- network effects ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     envelope: Envelope
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendEntries:
     """Read these entries and send them as `Entries`; report `ReadFailed` for a damaged one."""
 
@@ -153,7 +152,7 @@ class SendEntries:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendFetched:
     """The same, as `Fetched`: the answer to a `Fetch`."""
 
@@ -162,7 +161,7 @@ class SendFetched:
     headers: tuple[Header, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ServeRead:
     """Read these entries and answer a client's `Read`."""
 
@@ -187,7 +186,7 @@ Disk = (
 Effect = Disk | Send | SendEntries | SendFetched | ServeRead
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recovered:
     """What a driver found on disk at start.
 
@@ -203,7 +202,7 @@ class Recovered:
     tail_slots: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """Every bound of a replica, with its unit in the name."""
 

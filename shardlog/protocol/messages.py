@@ -6,7 +6,6 @@ Every control message names the epoch that it acts in; a receiver that knows a h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from shardlog.protocol.entry import Entry, Member
@@ -15,14 +14,15 @@ from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.sessions import Sessions
+from shardlog.protocol.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Message:
     """Base of all that travels."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Envelope:
     """`src_incarnation` and `dst_incarnation` are 0 where no replica is meant."""
 
@@ -45,7 +45,7 @@ class Operation(StrEnum):
     CONTRACT = "contract"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reconfiguration:
     """`old` leaves, `new` joins; `before` is the ensemble they start from."""
 
@@ -61,7 +61,7 @@ class Reconfiguration:
         return (*kept, self.new) if self.new else kept
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Slot:
     """One entry, or unreadable stretch, of a fence answer.  `end` is 0 if it is not known."""
 
@@ -72,7 +72,7 @@ class Slot:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Kept:
     """The log that a new leader has to lead with: `[.., end)` by `history`, ending in `head`."""
 
@@ -81,7 +81,7 @@ class Kept:
     head: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Snapshot:
     """A descriptor of committed entries `[first, end)` at `source`; the bytes move directly.
 
@@ -97,7 +97,7 @@ class Snapshot:
     sessions: Sessions
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CursorStatus:
     """Where one follower stands, as its leader sees it."""
 
@@ -110,19 +110,19 @@ class CursorStatus:
 # --- coordinator → replica ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Create(Message):
     """Format a replica, if there is none: the only message that does (rule 12)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fence(Message):
     """Stop replicating below `epoch` and tell what may be held."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BecomeLeader(Message):
     """Lead `epoch`, with the log `kept`, fetching from `sources` what is missing or bad."""
 
@@ -134,7 +134,7 @@ class BecomeLeader(Message):
     followers: tuple[FenceAnswer, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddFollower(Message):
     """A late fencer, a member that came back, or a standby."""
 
@@ -143,7 +143,7 @@ class AddFollower(Message):
     standby: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Prepare(Message):
     """First phase: stop counting the leaving node, and say when the rest is covered (rule 8)."""
 
@@ -151,7 +151,7 @@ class Prepare(Message):
     change: Reconfiguration
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Commit(Message):
     """Second phase, after COMMIT stands in the metadata: same epoch, idempotent."""
 
@@ -159,7 +159,7 @@ class Commit(Message):
     change: Reconfiguration
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Abort(Message):
     """Back to `ensemble` in a new epoch; the new node stays a standby."""
 
@@ -167,14 +167,14 @@ class Abort(Message):
     ensemble: Ensemble
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotRequest(Message):
     """Describe what a new node has to install."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstallSnapshot(Message):
     """To a new node: fetch this from its source."""
 
@@ -182,7 +182,7 @@ class InstallSnapshot(Message):
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PauseWrites(Message):
     """Before a hand-over: admit no new request until `target` has caught up, or a bound passes."""
 
@@ -190,7 +190,7 @@ class PauseWrites(Message):
     target: Member
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Trim(Message):
     """Drop committed entries below `first`."""
 
@@ -198,12 +198,12 @@ class Trim(Message):
     first: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Destroy(Message):
     """The addressed incarnation is no longer needed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StatusRequest(Message):
     """How are you?"""
 
@@ -213,12 +213,12 @@ class StatusRequest(Message):
 # --- replica → coordinator ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Created(Message):
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FenceAnswer(Message):
     """All that a replica may hold, as a pure function of its durable state (M7).
 
@@ -241,12 +241,12 @@ class FenceAnswer(Message):
         return self.end + 1 if self.open_tail else self.end
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BecameLeader(Message):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CannotServe(Message):
     """What must be kept cannot be repaired here; `awaited` is the first such offset (T13)."""
 
@@ -254,41 +254,41 @@ class CannotServe(Message):
     awaited: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FollowerAdded(Message):
     epoch: int
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Prepared(Message):
     epoch: int
     covered: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committed(Message):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Aborted(Message):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotOffer(Message):
     epoch: int
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotInstalled(Message):
     epoch: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WritesPaused(Message):
     """`caught_up`: the target holds everything."""
 
@@ -297,12 +297,12 @@ class WritesPaused(Message):
     caught_up: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Destroyed(Message):
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StatusReport(Message):
     """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never.
 
@@ -326,7 +326,7 @@ class StatusReport(Message):
     draining: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused(Message):
     """A typed no.  `request` is the name of the message refused."""
 
@@ -338,7 +338,7 @@ class Refused(Message):
 # --- replica ⇄ replica -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Announce(Message):
     """The leader's history; `cut` is where, as it computes, the follower's log parts from it.
 
@@ -354,7 +354,7 @@ class Announce(Message):
     snapshot: Snapshot | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entries(Message):
     """Consecutive entries, the commit offset and the first offset."""
 
@@ -364,7 +364,7 @@ class Entries(Message):
     first: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heartbeat(Message):
     """`quorum_fresh`: the sender has lately heard a replication quorum; only then it counts."""
 
@@ -375,7 +375,7 @@ class Heartbeat(Message):
     quorum_fresh: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ack(Message):
     """Everything below `end` matches the leader's log and is durable here.
 
@@ -389,7 +389,7 @@ class Ack(Message):
     beat: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress(Message):
     """Where a standby, or a follower that is syncing, has got to: it never acks (T12, V9)."""
 
@@ -397,7 +397,7 @@ class Progress(Message):
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fetch(Message):
     """For repair and snapshots: the intact entries of `history` from `start`, below `end`."""
 
@@ -407,7 +407,7 @@ class Fetch(Message):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fetched(Message):
     epoch: int
     entries: tuple[Entry, ...]
@@ -416,14 +416,14 @@ class Fetched(Message):
 # --- client ⇄ leader ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Register(Message):
     """Open a session.  `nonce` only pairs the answer with the request."""
 
     nonce: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Append(Message):
     session: int
     request: int
@@ -432,7 +432,7 @@ class Append(Message):
     body_checksum: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Read(Message):
     """Committed entries from `start`, confirmed to be the latest when this request came in."""
 
@@ -441,20 +441,20 @@ class Read(Message):
     entries_max: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Registered(Message):
     nonce: int
     session: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Appended(Message):
     session: int
     request: int
     base: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadResult(Message):
     """`commit` is the commit offset at the moment of reading."""
 
@@ -463,7 +463,7 @@ class ReadResult(Message):
     commit: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ClientRefused(Message):
     """`nonce` is the request's number or nonce."""
 
