@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from shardlog.client.failures import (
+    Closed,
     DirectoryRejected,
     DirectoryUnavailable,
     InvalidArgument,
@@ -76,6 +77,7 @@ class HttpDirectory:
         self._timeout_ms = timeout_ms
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def find(self, shard: str) -> Placement:
         status, answer = await self._get(f"/v1/shards/{quote(shard, safe='')}")
@@ -90,6 +92,8 @@ class HttpDirectory:
     async def _get(self, path: str) -> tuple[int, Any]:
         import aiohttp
 
+        if self._closed:
+            raise Closed("the client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession()
         timeout = aiohttp.ClientTimeout(total=self._timeout_ms / 1000)
@@ -103,6 +107,7 @@ class HttpDirectory:
             raise DirectoryUnavailable(f"{self._url}: {said}") from failure
 
     async def close(self) -> None:
+        self._closed = True
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()

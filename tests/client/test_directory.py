@@ -17,6 +17,7 @@ from shardlog.client.directory import (
     split_address,
 )
 from shardlog.client.failures import (
+    Closed,
     DirectoryRejected,
     DirectoryUnavailable,
     InvalidArgument,
@@ -117,5 +118,7 @@ def test_one_that_does_not_answer(unused_address: str):
             await directory.find("orders")
         await directory.close()
         await directory.close()
+        with pytest.raises(Closed):
+            await directory.find("orders")
 
     asyncio.run(whole())
