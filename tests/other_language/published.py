@@ -131,3 +131,9 @@ def stranger(directory: Path) -> Iterator[Stranger]:
 
 def value_of(record: dict[str, Any]) -> bytes:
     return base64.b64decode(record["value"])
+
+
+def example(document: str) -> str:
+    """The program in a document."""
+    _, _, rest = document.partition("\n```python\n")
+    return rest.partition("\n```\n")[0] + "\n"

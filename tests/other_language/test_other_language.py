@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,16 @@ import psutil
 import pytest
 import trustme
 from node.shell import Cluster, node
+from transport.documents import DOCS
 
-from other_language.published import Appending, Stranger, stranger, value_of
+from other_language.published import (
+    Appending,
+    Stranger,
+    example,
+    make_stubs,
+    stranger,
+    value_of,
+)
 from shardlog.transport.control import ControlTls
 
 PUBLIC = ("--public-port", "0")
@@ -106,6 +115,42 @@ async def resumed(
             else:
                 return stream
         await asyncio.sleep(0.05)
+
+
+def test_the_program_in_the_document_over_a_failover(tmp_path):
+    """The leader is killed: it goes on with the next one, and every line is there once."""
+
+    async def whole() -> None:
+        cluster = Cluster(tmp_path / "nodes", "a", "b", "c", arguments=PUBLIC)
+        cluster.directory.mkdir()
+        stubs = tmp_path / "stubs"
+        make_stubs(stubs)
+        (stubs / "append.py").write_text(example((DOCS / "other-languages.md").read_text()))
+        lines = [b"line %d" % number for number in range(60)]
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "append.py", "orders", *[public(cluster, it) for it in "abc"],
+                cwd=stubs, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for number, line in enumerate(lines):
+                process.stdin.write(line + b"\n")
+                if number == 20:
+                    cluster.nodes[leader].signal(signal.SIGKILL)
+                assert (await process.stdout.readline()).strip().isdigit()
+            process.stdin.close()
+            assert await process.wait() == 0
+            other = await cluster.leader("orders", other_than=leader)
+            client = Stranger(stubs)
+            try:
+                found = await client.records(public(cluster, other), "orders")
+            finally:
+                client.end()
+            assert [value_of(each) for each in found] == lines
+
+    asyncio.run(whole())
 
 
 def test_failures_are_answers(tmp_path):
