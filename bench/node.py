@@ -20,20 +20,29 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-import limit_load
 import node_load
 import uvloop
 from limit import BATCHES, CONNECTIONS, LONE_APPENDS, OFFERED_PER_S, Cores, OneSync, Yardstick
 from limit import yardstick as yardstick_of
-from limit_load import Latency, Rate, latency_of
-from node_cluster import Cluster, cluster
+from limit_load import (
+    Latency,
+    Rate,
+    Target,
+    independent,
+    latency_of,
+    lone,
+    offered,
+    saturated,
+)
+from node_cluster import Cluster, Refused, cluster
 from node_failover import SHARD as FAILOVER_SHARD
 from node_failover import Failovers, failovers
 from node_steady import Steady, steady
@@ -51,8 +60,10 @@ KEPT_RECORDS = 1_000_000
 LONG_S = 600
 TAIL_SECONDS_FACTOR = 5
 RESIDENT_MIB_MAX = 200
+DISTURBED_MAX = 10
 
 T = TypeVar("T")
+Pattern = Callable[[Target], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +109,11 @@ class Appending:
         self.seconds = seconds
         self.turns = Turns()
         self.node = made.under_load(SHARD)
+        self.disturbed = 0
 
     async def turn(self) -> None:
-        """An election meanwhile is not to be met by bare frames: where is the leader now?"""
         self.node = self.cluster.under_load(SHARD)
         await self._saturated()
-        self._trim()
         await self._independent()
         await self._lone()
         await self._offered()
@@ -113,43 +123,59 @@ class Appending:
         seconds, turns = self.seconds, self.turns
         bare, node, client = {}, {}, {}
         for size, window in BATCHES:
-            pattern = limit_load.saturated(self.bare.target, seconds, size, window)
-            bare[size] = await self._watched(f"saturated {size} yardstick", self.bare, pattern)
-            pattern = limit_load.saturated(self.node.target, seconds, size, window)
-            node[size] = await self._watched(f"saturated {size} bare", self.node, pattern)
+            pattern = partial(saturated, seconds=seconds, batch_bytes=size, window=window)
+            bare[size] = await self._yardstick(f"saturated {size}", pattern)
+            node[size] = await self._bare(f"saturated {size}", pattern)
             self._trim()
         for size in CLIENT_BATCHES:
-            pattern = node_load.saturated(self.cluster.url, SHARD, seconds, size)
-            client[size] = await self._watched(f"saturated {size} client", self.node, pattern)
+            flood = node_load.saturated(self.cluster.url, SHARD, seconds, size)
+            client[size] = await self._client(f"saturated {size}", flood)
             self._trim()
         turns.saturated_bare.append(bare)
         turns.saturated_node.append(node)
         turns.saturated_client.append(client)
 
     async def _independent(self) -> None:
-        for name, where, found in (
-            ("independent yardstick", self.bare, self.turns.independent_bare),
-            ("independent bare", self.node, self.turns.independent_node),
-        ):
-            pattern = limit_load.independent(where.target, self.seconds, CONNECTIONS)
-            found.append(await self._watched(name, where, pattern))
+        pattern = partial(independent, seconds=self.seconds, connections=CONNECTIONS)
+        self.turns.independent_bare.append(await self._yardstick("independent", pattern))
+        self.turns.independent_node.append(await self._bare("independent", pattern))
 
     async def _lone(self) -> None:
         turns, url = self.turns, self.cluster.url
+        pattern = partial(lone, appends=LONE_APPENDS)
         for _ in range(LONE_ROUNDS):
-            turns.lone_bare_s += await limit_load.lone(self.bare.target, LONE_APPENDS)
+            turns.lone_bare_s += await self._yardstick("lone", pattern)
             turns.one_sync_s += self.sync.seconds(LONE_APPENDS)
-            turns.lone_node_s += await limit_load.lone(self.node.target, LONE_APPENDS)
+            turns.lone_node_s += await self._bare("lone", pattern)
             turns.one_sync_s += self.sync.seconds(LONE_APPENDS)
-            turns.lone_client_s += await node_load.lone(url, SHARD, LONE_APPENDS)
+            appends = node_load.lone(url, SHARD, LONE_APPENDS)
+            turns.lone_client_s += await self._client("lone", appends)
 
     async def _offered(self) -> None:
         turns, rate = self.turns, OFFERED_PER_S
-        turns.offered_bare.append(await limit_load.offered(self.bare.target, self.seconds, rate))
-        pattern = limit_load.offered(self.node.target, self.seconds, rate)
-        turns.offered_node.append(await self._watched("offered bare", self.node, pattern))
-        pattern = node_load.offered(self.cluster.url, SHARD, self.seconds, rate)
-        turns.offered_client.append(await self._watched("offered client", self.node, pattern))
+        pattern = partial(offered, seconds=self.seconds, records_per_s=rate)
+        turns.offered_bare.append(await self._yardstick("offered", pattern))
+        turns.offered_node.append(await self._bare("offered", pattern))
+        records = node_load.offered(self.cluster.url, SHARD, self.seconds, rate)
+        turns.offered_client.append(await self._client("offered", records))
+
+    async def _yardstick(self, name: str, pattern: Pattern[T]) -> T:
+        return await self._watched(f"{name} yardstick", self.bare, pattern(self.bare.target))
+
+    async def _bare(self, name: str, pattern: Pattern[T]) -> T:
+        """Bare frames do not follow an election: what met one is measured again."""
+        while True:
+            try:
+                node = self.node
+                return await self._watched(f"{name} bare", node, pattern(node.target))
+            except (Refused, TimeoutError, OSError) as failure:
+                self.disturbed += 1
+                if self.disturbed > DISTURBED_MAX:
+                    raise RuntimeError(f"disturbed {self.disturbed} times") from failure
+                self.node = self.cluster.under_load(SHARD)
+
+    async def _client(self, name: str, pattern: Awaitable[T]) -> T:
+        return await self._watched(f"{name} client", self.node, pattern)
 
     async def _watched(self, name: str, where: Yardstick, pattern: Awaitable[T]) -> T:
         result, used = await where.watched(pattern)

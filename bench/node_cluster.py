@@ -25,6 +25,7 @@ from shardlog.local.layout import Layout
 from shardlog.local.pid_file import PidFile
 from shardlog.local.starting import await_ready, prepare, start_supervisor
 from shardlog.local.taking_down import delete, stop_all
+from shardlog.transport.frame_messages import to_message
 from shardlog.transport.frames import FIXED, FRAME_BYTES_MAX, Frame, FrameType, encode_register
 from shardlog.transport.handshake import Attach, Hello, Role, encode_attach, encode_hello
 
@@ -108,6 +109,10 @@ def cluster(directory: str) -> Iterator[Cluster]:
             delete(layout)
 
 
+class Refused(Exception):  # noqa: N818 - named after what happened
+    """The node leads no more, or not yet."""
+
+
 def opening_of(shard: str) -> Opening:
     """What a lane says before its first append: who it is, which shard, and a session, please."""
 
@@ -129,5 +134,7 @@ async def _next(lane: Lane, kind: FrameType) -> Frame:
         frame = await lane.others.get()
         if frame.type == kind:
             return frame
+        if frame.type == FrameType.REFUSED:
+            raise Refused(str(to_message(frame)))
         if frame.type != FrameType.PING:
             raise RuntimeError(f"{FrameType(frame.type).name} came instead of {kind.name}")
