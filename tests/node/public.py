@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import grpc
 
 from node.planes import PlaneCluster
+from shardlog.checksum import sum_of
 from shardlog.transport.generated import log_pb2
 from shardlog_node.data_plane import PlaneLimits
 from shardlog_node.host import NodeHost
@@ -130,3 +132,36 @@ async def failure(call: Any) -> log_pb2.Failure:
     assert last.HasField("failure"), last
     found: log_pb2.Failure = last.failure
     return found
+
+
+def story(
+    tmp_path: Path,
+    names: str = "a",
+    limits: PlaneLimits | None = None,
+    log_limits: LogLimits | None = None,
+) -> Callable[[Callable[[PublicCluster, str, Log], Awaitable[None]]], None]:
+    """Runs a coroutine function with a cluster, its leader of `orders`, and a client there."""
+
+    def run(told: Callable[[PublicCluster, str, Log], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            cluster = PublicCluster(tmp_path, names, limits, log_limits)
+            async with cluster.running():
+                leader = await cluster.create("orders")
+                async with cluster.log(leader) as log:
+                    await told(cluster, leader, log)
+
+        asyncio.run(whole())
+
+    return run
+
+
+def encoded(request: int, body: bytes, count: int, crc32c: int | None = None) -> Any:
+    checksum = sum_of(body) if crc32c is None else crc32c
+    batch = log_pb2.EncodedBatch(count=count, crc32c=checksum, body=body)
+    return log_pb2.AppendRequest(request=request, batch=batch)
+
+
+async def nobody_is_left(cluster: PublicCluster, name: str) -> None:
+    plane = cluster.planes[name]
+    while plane._clients or plane.budget.bytes or any(plane.tails.waiting.values()):
+        await asyncio.sleep(0.01)

@@ -25,8 +25,8 @@ class Stream:
     """One call.  Its answers are taken as they come, unless it is idle."""
 
     def __init__(self):
-        self.requests = queue.Queue()
-        self.answers = queue.Queue()
+        self.requests: queue.Queue = queue.Queue()
+        self.answers: queue.Queue = queue.Queue()
 
     def begin(self, call, idle):
         self.call = call
