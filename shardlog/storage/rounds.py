@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
-from shardlog.protocol.entry import Entry
-from shardlog.storage.files import Buffer
+from shardlog.protocol.entry import Entry, Header
+from shardlog.storage.files import Buffer, File
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,
@@ -23,6 +24,10 @@ ROUND_FILES_MAX = 2
 """A group may go to a new segment while the slots of the one before go to the old one."""
 
 
+_slot: Callable[[tuple[Header, int, int, Context]], Slot] = partial(tuple.__new__, Slot)
+"""One for each entry, without the detour through `Slot.__new__`, which is written in Python."""
+
+
 class Append(NamedTuple):
     """One entry to be written, and the commit offset that rides along."""
 
@@ -36,7 +41,8 @@ class Group:
     `buffers` are headers and bodies by turns; the next entry goes to `after`.
     """
 
-    __slots__ = ("after", "buffers", "index", "position", "segment", "slots")
+    __slots__ = ("after", "buffers", "index", "position", "segment", "slots", "slots_max",
+                 "stop")  # fmt: skip
 
     def __init__(self, segment: Segment, index: int, position: int) -> None:
         self.segment = segment
@@ -45,6 +51,9 @@ class Group:
         self.after = position
         self.slots: list[Slot] = []
         self.buffers: list[bytes] = []
+        # The segment has no room for more slots than these, nor for anything behind `stop`.
+        self.slots_max = segment.head.slots - index
+        self.stop = segment.head.size
 
     def add(self, entry: Entry, context: Context) -> bool:
         """False if the segment has no room for it, or the group would become too long."""
@@ -53,11 +62,11 @@ class Group:
         position = self.after
         after = position + ENTRY_HEADER_BYTES + length
         slots = self.slots
-        if not self.segment.fits(length, self.index + len(slots), position):
+        if after > self.stop or len(slots) >= self.slots_max:
             return False
-        if slots and after - self.position > GROUP_BYTES_MAX:
+        if after - self.position > GROUP_BYTES_MAX and slots:
             return False
-        slots.append(Slot(header, length, position, context))
+        slots.append(_slot((header, length, position, context)))
         self.buffers += (pack_header(header, length), body)
         self.after = after
         return True
@@ -86,7 +95,8 @@ class Round:
     settles: bool = False
     # Whether entries are left to the kernel to write back (`durability: Relaxed`).
     relaxed: bool = False
-    pinned: list[str] = field(default_factory=list)
+    # Open until `release`.
+    pinned: dict[str, File] = field(default_factory=dict)
 
     def write(self) -> None:
         """Into the page cache; the files stay open until `release`."""
@@ -100,22 +110,20 @@ class Round:
             self._write(segment.path, at, [self.slotted.packed_slots()])
 
     def _write(self, path: str, position: int, buffers: Sequence[Buffer]) -> None:
-        if path not in self.pinned:
-            self.handles.pin(path)
-            self.pinned.append(path)
-        with self.handles.use(path) as file:
-            file.write(position, buffers)
+        file = self.pinned.get(path)
+        if file is None:
+            file = self.pinned[path] = self.handles.pin(path)
+        file.write(position, buffers)
 
     @property
-    def unsynced(self) -> list[str]:
+    def unsynced(self) -> Collection[File]:
         """The files that a sync has to cover."""
-        return [] if self.relaxed else self.pinned
+        return () if self.relaxed else self.pinned.values()
 
     def sync(self) -> None:
-        for path in self.unsynced:
-            with self.handles.use(path) as file:
-                file.sync()
+        for file in self.unsynced:
+            file.sync()
 
     def release(self) -> None:
         while self.pinned:
-            self.handles.unpin(self.pinned.pop())
+            self.handles.unpin(self.pinned.popitem()[0])

@@ -92,12 +92,14 @@ class Store:
             self._tokens.append((effect.token, self._submitted))
             return
         if isinstance(effect, WriteEntries):
-            commit = effect.commit
+            commit, fresh = effect.commit, self.fresh
+            queue, ends = self._queue.append, self._ends.append
             for entry in effect.entries:
                 header = entry.header
-                self._queue.append(Append(entry, commit))
-                self.fresh[header.base] = entry
-                self._ends.append((header.base + header.count, header.checksum))
+                base = header.base
+                queue(Append(entry, commit))
+                fresh[base] = entry
+                ends((base + header.count, header.checksum))
             self._submitted += len(effect.entries)
             return
         self._submitted += 1
@@ -207,10 +209,14 @@ class Store:
         """As many entries as fit; if not even the first does, a segment for it is made, alone."""
         group = self._next_group()
         if group is not None and not self.files.segments.doubt:
+            commit, context = -1, self.files.context
             for append in self._queue:
-                if not isinstance(append, Append) or not group.add(
-                    append.entry, self._context(append.commit)
-                ):
+                if not isinstance(append, Append):
+                    break
+                if append.commit != commit:
+                    commit = append.commit
+                    context = self._context(commit)
+                if not group.add(append.entry, context):
                     break
         if group is not None and group.slots:
             round_.group = group
@@ -273,8 +279,12 @@ class Store:
         segment.position = group.after
         self.files.segments.end = group.slots[-1].header.end
         self._completed += len(group.slots)
+        fresh = self.fresh
         for slot in group.slots:
-            self._drop_fresh(slot.header)
+            header = slot.header
+            entry = fresh.get(header.base)
+            if entry is not None and entry.header.checksum == header.checksum:
+                del fresh[header.base]
 
     def _drop_fresh(self, header: Header) -> None:
         entry = self.fresh.get(header.base)
