@@ -133,11 +133,13 @@ def _bar(work: Appending, source: Source, size: int | None, is_typed: bool) -> I
 
 @contextmanager
 def _opened(path: Path | None) -> Iterator[tuple[IO[bytes], str]]:
+    """Without buffers: they have locks, and a thread that waits for input would keep one."""
     if path is None:
-        yield sys.stdin.buffer, "standard input"
+        buffered = sys.stdin.buffer
+        yield getattr(buffered, "raw", buffered), "standard input"
         return
     try:
-        file = path.open("rb")
+        file = path.open("rb", buffering=0)
     except OSError as failure:
         raise BadInput(f"{path}: {failure.strerror}") from failure
     with file:

@@ -89,15 +89,16 @@ async def append_all(work: Appending, blocks: Blocks) -> None:
     directory = directory_of(work.url, LIMITS.directory_ms, None)
     client = Client(work.url, directory=directory)
     try:
-        await _Run(work, client).all(Feed(blocks))
-        await client.close()
+        async with client:
+            await _Run(work, client).all(Feed(blocks))
     except CommandFailed as failure:
         raise type(failure)(f"{failure.message} ({work.done_so_far()})") from failure
     except ClientFailure as failure:
         raise command_failure(failure, work.fate(failure)) from failure
-    finally:
-        # What is under way is not waited for: somebody has pressed Ctrl-C, or nobody answers.
+    except asyncio.CancelledError:
+        # Ctrl-C: what is under way is not waited for.
         await directory.close()
+        raise
 
 
 class _Run:
@@ -115,14 +116,13 @@ class _Run:
         )
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unprinted: list[Range] = []
+        self._open: set[asyncio.Future[Any]] = set()
 
     async def all(self, feed: Feed) -> None:
         while (block := await self._next(feed)) is not None:
             await self._producer.until_room()
             self._send(block)
-            self._print()
-        await self._producer.flush()
-        self._print()
+        await self._flush()
 
     async def _next(self, feed: Feed) -> Block | None:
         """Whichever comes first: more input, or a failure of what was sent before."""
@@ -133,12 +133,19 @@ class _Run:
             try:
                 return await getting
             except CommandFailed:
-                await self._producer.flush()
-                self._print()
+                await self._flush()
                 raise
         getting.cancel()
         self._failed.result()
         return None
+
+    async def _flush(self) -> None:
+        await self._producer.flush()
+        if self._open:
+            await asyncio.wait(self._open)
+        self._print()
+        if self._failed.done():
+            self._failed.result()
 
     def _send(self, block: Block) -> None:
         work, producer = self._work, self._producer
@@ -146,13 +153,16 @@ class _Run:
         if block and isinstance(block[0], bytes) and work.key is None:
             values = [each for each in block if isinstance(each, bytes)]
             size = sum(map(len, values))
-            producer.send_many(values).add_done_callback(partial(self._many, size))
+            many = producer.send_many(values)
+            many.add_done_callback(partial(self._many, size))
+            self._open.add(many)
             return
         for each in block:
             record = each if isinstance(each, Input) else Input(each, work.key)
             value, key, headers, time_ms = record
             future = producer.send(value, key, headers=headers, timestamp_ms=time_ms)
             future.add_done_callback(partial(self._one, len(value)))
+            self._open.add(future)
 
     def _many(self, size: int, future: asyncio.Future[list[Range]]) -> None:
         if not self._has_failed(future):
@@ -166,22 +176,34 @@ class _Run:
     def _acknowledge(self, found: Range, size: int) -> None:
         self._work.acknowledged(found, size)
         if self._work.each:
+            if not self._unprinted:
+                asyncio.get_running_loop().call_soon(self._print)
             self._unprinted.append(found)
 
-    def _has_failed(self, future: asyncio.Future[int] | asyncio.Future[list[Range]]) -> bool:
+    def _has_failed(self, future: asyncio.Future[Any]) -> bool:
+        self._open.discard(future)
         if future.cancelled():
             return True
         failure = future.exception()
-        if failure is not None and not self._failed.done():
-            self._failed.set_exception(failure)
-            self._failed.exception()  # told by `_next`, or by `flush`
+        if failure is not None:
+            self._fail(failure)
         return failure is not None
 
+    def _fail(self, failure: BaseException) -> None:
+        """The first one ends it all."""
+        if not self._failed.done():
+            self._failed.set_exception(failure)
+            self._failed.exception()  # told by `_next` or `_flush`
+
     def _print(self) -> None:
+        """Soon after they are acknowledged: somebody may be waiting for that."""
         found, self._unprinted = self._unprinted, []
-        if found:
-            offsets = (offset for each in found for offset in range(each.base, each.end))
-            click.echo("\n".join(map(str, offsets)))
+        offsets = [str(offset) for each in found for offset in range(each.base, each.end)]
+        if offsets:
+            try:
+                click.echo("\n".join(offsets))
+            except BrokenPipeError as failure:
+                self._fail(failure)
 
 
 class Feed:
@@ -207,8 +229,8 @@ class Feed:
             self._put(None)
         except CommandFailed as failure:
             self._put(failure)
-        except (RuntimeError, CancelledError):
-            return  # nobody takes it any more: the loop has ended
+        except (RuntimeError, CancelledError, ValueError):
+            return  # nobody takes it any more: the loop has ended, or the file is closed
 
     def _put(self, what: Block | Exception | None) -> None:
         """Waits for room."""

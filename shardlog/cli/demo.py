@@ -24,7 +24,7 @@ class DemoFailed(CommandFailed):
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0.1, 60), default=3.0, show_default=True,
+@click.option("--seconds", type=click.FloatRange(0.1, 60), default=2.0, show_default=True,
               help="How long to append at full speed.")  # fmt: skip
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               metavar="FILE", help="Write what was shown as a picture.")  # fmt: skip
@@ -47,8 +47,13 @@ def demo(ctx: click.Context, seconds: float, svg: Path | None) -> None:
             screen.save_svg(svg)
         except OSError as failure:
             raise BadUsage(f"{svg}: {failure.strerror}") from failure
+    ctx.exit(exit_code(outcome))
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Nothing short of a check that found everything is good."""
     findings = outcome.findings
-    ctx.exit(exit_codes.OK if findings and findings.is_good else exit_codes.SAFETY)
+    return exit_codes.OK if findings and findings.is_good else exit_codes.SAFETY
 
 
 def _perform(screen: DemoScreen, speed_s: float) -> Outcome:
@@ -56,7 +61,13 @@ def _perform(screen: DemoScreen, speed_s: float) -> Outcome:
     import uvloop
 
     from shardlog.client import ClientFailure
-    from shardlog.demo.cluster import NotInTime, Rejected, running, temporary_directory
+    from shardlog.demo.cluster import (
+        NotInTime,
+        Rejected,
+        interruptible,
+        running,
+        temporary_directory,
+    )
     from shardlog.demo.story import NODES, Story
 
     screen.begin("cluster up")
@@ -68,7 +79,7 @@ def _perform(screen: DemoScreen, speed_s: float) -> Outcome:
         screen.done(f"{NODES} nodes and a coordinator, {NODES + 2} processes")
         story = Story(cluster, screen, speed_s)
         try:
-            uvloop.run(story.play())
+            uvloop.run(interruptible(story.play()))
         except (NotInTime, Rejected, ClientFailure) as failure:
             raise DemoFailed(f"the demo failed: {failure}") from failure
         screen.begin("cluster down")

@@ -7,6 +7,7 @@ Everything that stays is kept, and can be written as a picture.
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 from types import TracebackType
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 
 WIDTH = 86
 TITLE_WIDTH, DETAIL_WIDTH = 22, 52
+_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 class DemoScreen:
     """Shows acts; to be entered while they are on."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = Console(highlight=False, soft_wrap=True, emoji=False)
         self._kept = Console(
             record=True, file=io.StringIO(), width=WIDTH, highlight=False, force_terminal=True
         )
@@ -117,7 +119,9 @@ class DemoScreen:
         return ", ".join(f"[red]{len(each):,}[/red]" if each else "0" for each in kinds)
 
     def save_svg(self, path: Path) -> None:
-        path.write_text(self._kept.export_svg(title="make demo"), encoding="utf-8")
+        """One that fetches no fonts from elsewhere."""
+        picture = self._kept.export_svg(title="make demo")
+        path.write_text(_FONT.sub("", picture), encoding="utf-8")
 
     def _print(self, markup: str) -> None:
         for console in (self._console, self._kept):

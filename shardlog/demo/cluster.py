@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ LOOK_MS = 50
 REQUEST_TIMEOUT_S = 5.0
 ACT_TIMEOUT_S = 30.0
 LAG_RECORDS_MAX = 20_000
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NotInTime(Exception):  # noqa: N818 - named after what happened
@@ -114,6 +115,22 @@ def _is_steady(found: Json) -> bool:
     return bool(steady and not found["reconfiguration"])
 
 
+async def interruptible(work: Coroutine[Any, Any, None]) -> None:
+    """Signals come between steps of the loop, and not in the midst of one."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.default_int_handler)
+
+
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="shardlog-demo-"))
@@ -137,10 +154,9 @@ def running(directory: Path, nodes: int, tell: Callable[[int, int], None]) -> It
         (serving.add if serves else serving.discard)(name)
         tell(len(serving), nodes + 1)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        for number in numbers:
+        for number in SIGNALS:
             signal.signal(number, signal.default_int_handler)
         with changing(layout, LOCK_TIMEOUT_MS, make=True):
             cluster = prepare(layout, nodes)
@@ -148,8 +164,8 @@ def running(directory: Path, nodes: int, tell: Callable[[int, int], None]) -> It
         await_ready(layout, cluster, UP_TIMEOUT_MS, heard)
         yield DemoCluster(layout, cluster)
     finally:
-        for number in numbers:
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         stop_all(layout, GRACE_MS)
-        for number in numbers:
+        for number in SIGNALS:
             signal.signal(number, before[number])

@@ -77,6 +77,11 @@ class Load:
         if self.failure is not None:
             raise self.failure
 
+    def abandon(self) -> None:
+        """Send no more; nothing, once it has stopped."""
+        if self._task is not None:
+            self._task.cancel()
+
     async def _run(self) -> None:
         due = self._loop.time()
         while not self._stopping and self.failure is None:

@@ -16,7 +16,7 @@ from shardlog.demo.load import RECORD_BYTES, Load
 SHARD = "orders"
 NODES = 5
 REPLICAS, MORE_REPLICAS = 3, 5
-STEADY_RATE_PER_S = 20_000
+STEADY_RATE_PER_S = 10_000
 BACKLOG_RECORDS_MAX = 2_000
 DEADLINE_MS = 30_000
 LOOK_MS = 20
@@ -61,6 +61,7 @@ class Story:
                     await self._under_load(load)
                     await self._read_back(client, load)
                 finally:
+                    load.abandon()
                     showing.cancel()
         finally:
             await self._cluster.close()
@@ -117,10 +118,12 @@ class Story:
             )
             await self._more_acknowledged(load)
         pause = self.outcome.pauses_s["failover"]
-        await self._cluster.until_in_step(SHARD, f"{old} comes back")
         self._screen.done(
             f"{old} died, {found['leader']} leads; no ack for [bold]{pause:.2f} s[/bold]"
         )
+        self._screen.begin(f"{old} comes back")
+        await self._cluster.until_in_step(SHARD, f"{old} comes back")
+        self._screen.done("started again, and has all it missed")
 
     async def _scale(self, load: Load, replicas: int) -> None:
         found = await self._cluster.until(SHARD, lambda it: True, "scale")
