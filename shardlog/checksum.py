@@ -7,8 +7,8 @@ its links are 64 bits of BLAKE2b over the header, which names the body's checksu
 
 from __future__ import annotations
 
-import hashlib
 import struct
+from hashlib import blake2b
 
 from crc32c import crc32c
 
@@ -39,4 +39,4 @@ def seal(
 ) -> int:
     """A header's link in the chain; never 0, which stands for the parent of the first entry."""
     packed = _PACK(epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum)
-    return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little") or 1
+    return int.from_bytes(blake2b(packed, digest_size=8).digest(), "little") or 1

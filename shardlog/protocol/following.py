@@ -160,18 +160,18 @@ def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[bool, Refusal | Non
     for entry in batch:
         header = entry.header
         base = header.base
-        if base < log.first:
-            continue
-        if base in log.marks:
-            refusal = repair(r, entry)
-        elif base < log.end:
-            refusal = log.refusal_of_duplicate(header)
-        else:
+        if base >= log.end and base not in log.marks:
             refusal = refusal_to_append(log, header)
             if refusal is None:
                 log.append(header)
                 r.gather(entry)
                 fresh = True
+        elif base < log.first:
+            continue
+        elif base in log.marks:
+            refusal = repair(r, entry)
+        else:
+            refusal = log.refusal_of_duplicate(header)
         if refusal:
             return fresh, refusal
     return fresh, None

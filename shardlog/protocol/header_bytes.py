@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 
-from shardlog.protocol.entry import Header, Kind
+from shardlog.protocol.entry import Header, Kind, header_of
 
 ENTRY_MAGIC = b"SE"
 ENTRY_VERSION = 1
@@ -55,4 +55,5 @@ def unpack_header(data: bytes | bytearray | memoryview, at: int = 0) -> tuple[He
     if kind is None or body > _CRC:
         return None
     body |= length << 32
-    return Header(epoch, base, count, kind, session, request, time, parent, body, checksum), length
+    header = (epoch, base, count, kind, session, request, time, parent, body, checksum)
+    return header_of(header), length

@@ -288,17 +288,21 @@ def append(
 ) -> Header:
     """Write at the end of the log; the caller asks for the sync."""
     log = r.log
-    timestamp_ms = max(r.clock_ms, log.headers[-1].timestamp_ms if log.headers else 0)
+    timestamp_ms, base, parent = r.clock_ms, log.first, log.boundary
+    if log.headers:
+        last = log.headers[-1]
+        timestamp_ms = max(timestamp_ms, last.timestamp_ms)
+        base, parent = last.base + last.count, last.checksum
     header = sealed(
         r.seal,
         r.epoch,
-        log.end,
+        base,
         count,
         kind,
         session,
         request,
         timestamp_ms,
-        log.head_checksum,
+        parent,
         body_checksum,
     )
     log.append(header)

@@ -220,11 +220,11 @@ class Log:
     def refusal_to_append(self, header: Header) -> Refusal | None:
         """Why `header` may not be appended at the end."""
         if not self.headers:
-            end, parent = self.first, self.boundary
+            end, parent, is_open = self.first, self.boundary, False
         else:
             last = self.headers[-1]
-            end, parent = last.base + last.count, last.checksum
-        if header.base != end or self.open_tail:
+            end, parent, is_open = last.base + last.count, last.checksum, last.count == 0
+        if header.base != end or is_open:
             return OffsetGap(end)
         return wrong_parent(header, parent)
 

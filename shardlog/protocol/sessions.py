@@ -11,7 +11,8 @@ snapshots carry, and one folded to the end of the log, by which requests are adm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from shardlog.protocol.entry import Header, Kind
@@ -26,6 +27,10 @@ class Session(NamedTuple):
     replies: tuple[int, ...]
     used: int
 
+
+_DATA = Kind.DATA  # looked up once: every entry asks
+_session: Callable[[tuple[int, int, tuple[int, ...], int]], Session]
+_session = partial(tuple.__new__, Session)
 
 Sessions = tuple[Session, ...]
 """A table at rest, ordered by id: what goes into checkpoints and snapshot descriptors."""
@@ -62,21 +67,22 @@ class SessionTable:
 
     def fold(self, headers: Iterable[Header]) -> None:
         """Apply the next headers; stops before a stretch that cannot be read."""
-        sessions = self.sessions
+        sessions, most = self.sessions, self.replies_max
         for header in headers:
-            _, base, count, kind, id_, request, *_ = header
-            if kind is Kind.DATA:
+            kind, base = header.kind, header.base
+            if kind is _DATA:
+                id_ = header.session
                 known = sessions.get(id_)
                 if known is not None:
                     replies = known.replies
-                    if len(replies) >= self.replies_max:
-                        replies = replies[1 - self.replies_max :] if self.replies_max > 1 else ()
-                    sessions[id_] = Session(id_, request, (*replies, base), base)
+                    if len(replies) >= most:
+                        replies = replies[1 - most :] if most > 1 else ()
+                    sessions[id_] = _session((id_, header.request, (*replies, base), base))
             elif kind is Kind.REGISTER:
                 self._register(base)
             elif kind is Kind.UNKNOWN:
                 return
-            self.applied = base + count
+            self.applied = base + header.count
 
     def _register(self, base: int) -> None:
         """Whoever was used longest ago makes room (T7)."""
