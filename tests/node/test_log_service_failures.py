@@ -15,6 +15,7 @@ from shardlog.transport.batch import BatchBuilder
 from shardlog.transport.compression import Compression
 from shardlog.transport.generated import log_pb2
 from shardlog_node.data_plane import PlaneLimits
+from shardlog_node.host import HostLimits
 from shardlog_node.log_stream import LogLimits
 
 Failure = log_pb2.Failure
@@ -51,6 +52,7 @@ def test_those_who_cannot_help_say_so(tmp_path: Path):
 def test_a_replica_that_has_stopped_may_come_back(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        cluster.nodes[leader].host_limits = HostLimits(reopen_ms=60_000)
         hosted = cluster.nodes[leader].replicas["orders"]
         following = log.read("orders", follow=True)
         appending = await log.open("orders")

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 import trustme
-from node.shell import Cluster, node
+from node.shell import ANY_PORT, Cluster, node, refused
 from transport.documents import DOCS
 
 from other_language.published import (
@@ -259,6 +260,18 @@ def test_tls(tmp_path):
 def test_a_node_serves_it_only_where_it_is_asked_for(tmp_path):
     with node(tmp_path / "volume", "node-1") as running:
         assert "public" not in running.ready
+
+
+def test_settings_that_do_not_fit(tmp_path):
+    least = ("--name", "node-1", "--plain", *ANY_PORT, "--directory", str(tmp_path / "volume"))
+    status, told = refused(*least, "--public-addresses", "nodes.example:7403")
+    assert (status, told) == (2, "shardlog-node: public_addresses: {node} is not in it\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        status, told = refused(*least, "--public-port", port)
+    assert status == 8
+    assert told.startswith(f"shardlog-node: public_port: 127.0.0.1:{port}: ")
+    assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
