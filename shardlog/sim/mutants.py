@@ -241,7 +241,7 @@ MUTANTS = _kinds(
         "corrupt_is_absent",
         "a damaged entry counts as one that was never there",
         ("T2",),
-        55,
+        23,
         ((choice.Possible, "never_had", _corrupt_is_absent),),
     ),
     Mutant(
@@ -307,7 +307,7 @@ MUTANTS = _kinds(
         "append_unannounced",
         "entries are sent and taken before the history has been announced",
         ("N5",),
-        1,
+        2,
         (
             (Cursor, "unannounce", _announced_at_once),
             (following, "_from_my_leader", _from_any_leader),
@@ -324,7 +324,7 @@ MUTANTS = _kinds(
         "standby_acks",
         "a standby acks, and is counted",
         ("T12",),
-        17,
+        19,
         (
             (following, "may_ack", _standby_may_ack),
             (leadership, "counts", _always(True)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from random import Random
+from typing import Any
 
 from shardlog.protocol.coordination import CoordinatorLimits
 from shardlog.protocol.effects import Limits
@@ -167,9 +168,7 @@ class Options:
             calm_ms=random.choice((0, 0, 2000, 4000)),
             changes_min=random.choice((1, 1, 1, 2, 4)),
             delete=random.random() < 0.3,
-            drain_every_ms=sometimes(0.4, 500, 3000),
-            drain_ms=random.choice((200, 1000, 3000)),
-            refusing=random.random() < 0.5,
+            **_stops(seed, storm),
         )
 
     def on_engine(self) -> Options:
@@ -189,6 +188,17 @@ class Options:
     def lines(self) -> list[str]:
         """One line for each option, in a fixed order."""
         return [f"{field.name} = {getattr(self, field.name)!r}" for field in fields(self)]
+
+
+def _stops(seed: int, storm: float) -> dict[str, Any]:
+    """Drawn apart: runs without them are what they were before there were any."""
+    random = Random(f"stopped {seed}")
+    drains, refusing = random.random() < 0.3, random.random() < 0.35
+    return {
+        "drain_every_ms": int(random.randint(500, 3000) / storm) if drains else 0,
+        "drain_ms": random.choice((200, 1000, 3000)),
+        "refusing": refusing,
+    }
 
 
 def _quorum(random: Random, members: int) -> QuorumPolicy:
