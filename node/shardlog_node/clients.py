@@ -1,8 +1,9 @@
 """Clients of a node: what they ask, what they are owed, and how much of it may be under way.
 
 Bytes of appends count against their connection, which then stops reading, and against the node,
-which then refuses; both until the answer is given.  Answers to reads wait for room, and there are
-only so many of them; a client that does not take its other answers is dismissed.
+which then refuses; both until the answer is given.  Answers to reads count against the node from
+when they are read until they are taken, and there are only so many of them for one client.  One
+that takes nothing for as long as it may be silent is dismissed.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class Budget:
         self.bytes += size
         return True
 
+    def add(self, size: int) -> None:
+        """What is there already, room or no room."""
+        self.bytes += size
+
     def give_back(self, size: int) -> None:
         self.bytes -= size
         assert self.bytes >= 0, "more was given back than taken"
@@ -105,8 +110,8 @@ class ClientChannel:
         self.shard = shard
         # Appends that are not answered yet, by session and request, and how long they are.
         self.unanswered: dict[tuple[int, int], int] = {}
-        # Reads that are not answered yet.
-        self.reads: set[int] = set()
+        # Reads that are not answered yet, and what is set aside for their answers.
+        self.reads: dict[int, int] = {}
         self.name = plane.name_client(self)
 
     # --- asked -----------------------------------------------------------------------------------
@@ -137,12 +142,16 @@ class ClientChannel:
         limits = self.plane.limits
         if self.port.reads >= limits.reads_max:
             self.refuse(0, nonce, Overloaded(self.port.reads))
-            return
-        self._begin_read(nonce)
-        if flags & READ_TAIL:
+        elif flags & READ_TAIL:
+            self._begin_read(nonce)
             most = min(bytes_max or limits.read_bytes_max, limits.read_bytes_max)
             self.plane.tails.read(self, nonce, start, most)
         else:
+            size = limits.read_bytes_max if entries_max else 0
+            if size and not self.plane.answers.take(size):
+                self.refuse(0, nonce, Overloaded(self.plane.answers.bytes))
+                return
+            self._begin_read(nonce, size)
             self._ask(Read(nonce, start, min(entries_max, READ_ENTRIES_MAX)))
 
     def locate(self, nonce: int, timestamp_ms: int) -> None:
@@ -158,10 +167,11 @@ class ClientChannel:
     def _ask(self, message: Message) -> None:
         self.plane.gather(Envelope(self.shard, self.name, 0, self.plane.name, 0, message))
 
-    def _begin_read(self, nonce: int) -> None:
+    def _begin_read(self, nonce: int, set_aside: int = 0) -> None:
         if nonce in self.reads:
+            self.plane.answers.give_back(set_aside)
             raise MalformedFrame(f"the nonce {nonce} is in use")
-        self.reads.add(nonce)
+        self.reads[nonce] = set_aside
         self.port.reads += 1
 
     # --- answered --------------------------------------------------------------------------------
@@ -186,14 +196,14 @@ class ClientChannel:
     def result(self, nonce: int, frame: list[Buffer]) -> None:
         """Of a read."""
         if nonce in self.reads:
-            self.reads.remove(nonce)
+            self.plane.answers.give_back(self.reads.pop(nonce))
             self.port.deliver(frame)
 
     def refuse(self, session: int, nonce: int, refusal: Refusal) -> None:
         self.plane.refusals[type(refusal).__name__] += 1
         self._settle(session, nonce)
         if not session and nonce in self.reads:
-            self.reads.remove(nonce)
+            self.plane.answers.give_back(self.reads.pop(nonce))
             self.port.reads -= 1
         self.port.send(encode_refused(self.number, ClientRefused(session, nonce, refusal)))
 
@@ -216,6 +226,7 @@ class ClientChannel:
             self.port.connection.release(size)
         self.unanswered.clear()
         self.port.reads -= len(self.reads)
+        self.plane.answers.give_back(sum(self.reads.values()))
         self.reads.clear()
         self.plane.forget_client(self.name)
 
@@ -230,9 +241,14 @@ class ClientPort(Receiver):
         # Reads that are not answered, or whose answer has not been sent yet.
         self.reads = 0
         self._results: deque[list[Buffer]] = deque()
+        # Of answers to reads: how long, and how much must be taken until each has been.
+        self._untaken: deque[tuple[int, int]] = deque()
+        self._taken_bytes = 0
+        self._stuck_ms = 0
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        self._plane.ports.add(self)
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
         channels = self._channels
@@ -275,16 +291,45 @@ class ClientPort(Receiver):
 
     def deliver(self, frame: list[Buffer]) -> None:
         """A read's answer, which waits for room."""
+        self._plane.answers.add(_length(frame))
         self._results.append(frame)
         self.drained(self.connection)
+        self.settle()
 
     def drained(self, connection: Connection) -> None:
         while self._results and connection.writable and connection.state is State.OPEN:
             self.reads -= 1
-            connection.send(self._results.popleft())
+            frame = self._results.popleft()
+            connection.send(frame)
+            self._untaken.append((_length(frame), connection.said_bytes))
+
+    def settle(self) -> None:
+        """What has been taken counts no more."""
+        if self._untaken:
+            taken = self.connection.taken_bytes
+            while self._untaken and self._untaken[0][1] <= taken:
+                self._plane.answers.give_back(self._untaken.popleft()[0])
+
+    def look(self, passed_ms: int) -> None:
+        """Whether anything of what waits has been taken since the last look."""
+        self.settle()
+        taken = self.connection.taken_bytes
+        stuck = taken == self._taken_bytes and self.connection.outgoing_bytes > 0
+        self._taken_bytes = taken
+        self._stuck_ms = self._stuck_ms + passed_ms if stuck else 0
+        if self._stuck_ms >= self._plane.limits.connection.silence_ms:
+            self.connection.close(Reason.OVERLOADED, "answers are not taken")
 
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        self._plane.ports.discard(self)
+        left = sum(map(_length, self._results)) + sum(size for size, _ in self._untaken)
+        self._plane.answers.give_back(left)
+        self._untaken.clear()
         self._results.clear()
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+
+def _length(frame: list[Buffer]) -> int:
+    return sum(map(len, frame))

@@ -79,6 +79,9 @@ class DataPlane:
         self.addresses: dict[str, str] = {}
         self.links: dict[str, Link] = {}
         self.budget = Budget(limits.inflight_bytes_max)
+        # Answers to reads that clients have not taken.
+        self.answers = Budget(limits.inflight_bytes_max // 2)
+        self.ports: set[ClientPort] = set()
         # Messages that could not be sent.
         self.dropped = 0
         # What clients were refused, by type.
@@ -95,7 +98,7 @@ class DataPlane:
 
     def attach_host(self, host: NodeHost) -> None:
         self.host = host
-        self.tails = Tails(host, self.limits.read_bytes_max, self.limits.tail_wait_ms)
+        self.tails = Tails(host, self.answers, self.limits.tail_wait_ms)
         host.on_stepped = self._stepped
         host.on_stopped = self._refuse_all
 
@@ -145,7 +148,13 @@ class DataPlane:
             await asyncio.sleep(TICK_MS / 1000)
             ticks += 1
             self.tails.tick(TICK_MS)
+            if self.tails.held:
+                for port in self.ports:
+                    port.settle()
+                self.tails.go_on()
             if ticks % PING_TICKS == 0:
+                for port in list(self.ports):
+                    port.look(PING_TICKS * TICK_MS)
                 for link in self.links.values():
                     link.ping()
                 for incoming in self.incoming:

@@ -2,12 +2,15 @@
 
 No quorum is asked, because what is committed stays so; an answer that nothing new is there is
 given only by a leader that has lately heard a quorum, lest a client should wait for ever at one
-that was deposed.  Files are read in threads: an old one may not be in memory.
+that was deposed.  Files are read in threads: an old one may not be in memory.  What is read but not
+taken by its client is bounded for all of them together; reads beyond that are held until there is
+room.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,7 +36,7 @@ from shardlog.transport.frames import (
 )
 
 if TYPE_CHECKING:
-    from shardlog_node.clients import ClientChannel
+    from shardlog_node.clients import Budget, ClientChannel
     from shardlog_node.host import HostedReplica, NodeHost
 
 READING_THREADS = 2
@@ -54,12 +57,13 @@ class TailRead:
 
 
 class Tails:
-    """`waiting` are the reads that found nothing yet, by shard."""
+    """`waiting` are the reads that found nothing yet, by shard; `held` those without room."""
 
-    def __init__(self, host: NodeHost, read_bytes_max: int, wait_ms: int) -> None:
+    def __init__(self, host: NodeHost, answers: Budget, wait_ms: int) -> None:
         self._host = host
-        self._bytes_max = read_bytes_max
+        self._answers = answers
         self._wait_ms = wait_ms
+        self.held: deque[TailRead] = deque()
         self._threads = ThreadPoolExecutor(READING_THREADS, "reads")
         self.waiting: dict[str, list[TailRead]] = {}
 
@@ -79,6 +83,15 @@ class Tails:
             self._serve(hosted, read)
         else:
             self.waiting.setdefault(shard, []).append(read)
+
+    def go_on(self) -> None:
+        """There may be room for those that were held; one whose client is gone is forgotten."""
+        for _ in range(len(self.held)):
+            if self._answers.bytes >= self._answers.bytes_max:
+                return
+            read = self.held.popleft()
+            if read.nonce in read.channel.reads:
+                self._take(read)
 
     def stepped(self, hosted: HostedReplica) -> None:
         """Something may have been committed, or the leadership lost."""
@@ -143,19 +156,29 @@ class Tails:
     def _serve(self, hosted: HostedReplica, read: TailRead) -> None:
         commit = hosted.replica.commit
         raw = hosted.store.raw(read.start, commit, read.bytes_max)
+        size = raw.length if raw is not None else read.bytes_max
+        if not self._answers.take(size):
+            self.held.append(read)
+            return
         if raw is None:
+            self._answers.give_back(size)
             self._serve_one_by_one(hosted, read)
             return
 
         def done(data: bytes) -> None:
+            self._answers.give_back(size)
             channel = read.channel
             head = encode_read_result_head(channel.number, read.nonce, commit, raw.count, len(data))
             channel.result(read.nonce, [head, data])
 
+        def failed() -> None:
+            self._answers.give_back(size)
+            self._serve_one_by_one(hosted, read)
+
         self._in_thread(
             partial(hosted.store.read_raw, raw),
             done,
-            lambda: self._serve_one_by_one(hosted, read),
+            failed,
         )
 
     def _serve_one_by_one(self, hosted: HostedReplica, read: TailRead) -> None:

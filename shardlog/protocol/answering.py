@@ -55,7 +55,17 @@ def _visible(r: ReplicaState, start: int, most: int) -> list[Header] | Header:
             if header.kind is Kind.DATA:
                 found.append(header)
         start = headers[-1].end
-    return found[:most]
+    return _bounded(found[:most], r.limits.fetch_bytes_max)
+
+
+def _bounded(headers: list[Header], bytes_max: int) -> list[Header]:
+    """So many bytes, but at least one entry; the commit offset tells that there are more."""
+    size = 0
+    for count, header in enumerate(headers):
+        size += header.body_bytes
+        if count and size > bytes_max:
+            return headers[:count]
+    return headers
 
 
 def confirmed(r: ReplicaState, lead: Leadership, read: PendingRead) -> bool:

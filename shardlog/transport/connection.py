@@ -125,6 +125,7 @@ class Connection(asyncio.Protocol):
         self._decoder = Decoder(min(GREETING_BYTES_MAX, limits.frame_bytes_max))
         self._gathered: list[Buffer] = []
         self._gathered_bytes = 0
+        self._said_bytes = 0  # since the connection was made
         self._half_bytes = max(1, limits.outgoing_bytes_max // 2)
         self._writing_paused = False
         self._was_full = False
@@ -146,6 +147,16 @@ class Connection(asyncio.Protocol):
     def outgoing_bytes(self) -> int:
         """What waits here to be sent."""
         return self._gathered_bytes + self.transport.get_write_buffer_size()
+
+    @property
+    def said_bytes(self) -> int:
+        """All that was ever to be sent."""
+        return self._said_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """How much of it has left this process."""
+        return self._said_bytes - self.outgoing_bytes
 
     def send(self, buffers: list[Buffer]) -> None:
         """Send a frame, or several, with all that is sent in this turn of the loop."""
@@ -176,8 +187,10 @@ class Connection(asyncio.Protocol):
     def _gather(self, buffers: list[Buffer]) -> None:
         if not self._gathered:
             self.loop.call_soon(self._flush)
+        size = sum(map(len, buffers))
         self._gathered += buffers
-        self._gathered_bytes += sum(map(len, buffers))
+        self._gathered_bytes += size
+        self._said_bytes += size
         if self._gathered_bytes >= self._half_bytes:
             self._was_full = True
 
@@ -298,7 +311,9 @@ class Connection(asyncio.Protocol):
         if not self.calling:
             own = Welcome(self.version, self.own.name, self.limits.frame_bytes_max)
             self._gathered[:0] = welcomed = handshake.encode_welcome(own)
-            self._gathered_bytes += sum(map(len, welcomed))
+            size = sum(map(len, welcomed))
+            self._gathered_bytes += size
+            self._said_bytes += size
             self._flush()
         self._decoder.frame_bytes_max = self.limits.frame_bytes_max
         self._watch()

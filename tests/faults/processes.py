@@ -37,6 +37,11 @@ class Process:
         environment = {**self.program.environment, **settings}
         self.program = replace(self.program, environment=environment)
 
+    def become(self, *command: str) -> None:
+        """Another program from now on, in the same environment."""
+        self.program = replace(self.program, command=command)
+        self.nursery = None
+
     def within(self, *command: str) -> None:
         """Start it by another command from now on, which runs what follows."""
         self.program = replace(self.program, command=(*command, *self.program.command))

@@ -185,6 +185,44 @@ def test_reads_that_are_not_taken_are_bounded(tmp_path: Path):
         assert {each.nonce for each in answers if isinstance(each, ReadResult)} == {1, 2, 3}
 
 
+def test_an_answer_to_a_confirmed_read_is_bounded(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for request in range(1, 6):
+            assert isinstance(await client.ask(append(session, request, bytes(400_000))), Appended)
+        answer = await client.ask(Read(9, 0, 1024))
+        assert isinstance(answer, ReadResult)
+        assert [entry.header.request for entry in answer.entries] == [1, 2]
+        assert answer.commit == answer.entries[-1].header.end + 3
+
+
+def test_one_who_takes_nothing_is_dismissed_and_others_are_served(tmp_path: Path):
+    """Room for one answer: it is taken by nobody, until its client is gone."""
+    limits = PlaneLimits(
+        connection=ConnectionLimits(silence_ms=500, ping_after_ms=100),
+        inflight_bytes_max=2 << 20,
+        reads_max=100,
+    )
+
+    @story(tmp_path, limits=limits)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        appended = await client.ask(append(session, 1, bytes(800_000)))
+        assert isinstance(appended, Appended)
+        plane = cluster.planes[leader]
+        async with cluster.client(leader, "orders") as rude:
+            rude.connection.hold(1 << 30)  # it reads no more, but says that it lives
+            for nonce in range(1, 101):  # far more than sockets take
+                rude.connection.send(encode_read(1, nonce, appended.base, 0, tail=True))
+            while not plane.tails.held:
+                await asyncio.sleep(0.01)
+            assert plane.answers.bytes <= 2 * plane.answers.bytes_max
+            assert (await tail(client, appended.base)).entries
+        while plane.answers.bytes:
+            await asyncio.sleep(0.01)
+
+
 def test_trimmed_offsets_are_told(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
