@@ -40,8 +40,8 @@ test: setup ## All tests, then SEEDS simulated runs (some on the storage engine)
 sim: setup ## Simulated runs only: make sim SEEDS=100000
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
 
-demo: setup ## Watch a shard survive faults
-	@$(BIN)/shardlog sim demo
+demo: setup ## Watch a real cluster lose its leader, grow, shrink, and lose no record
+	@$(BIN)/shardlog demo
 
 proto: setup ## Make the Python code for shardlog/transport/proto/**/*.proto
 	$(BIN)/python -m shardlog.transport.proto.regenerate
