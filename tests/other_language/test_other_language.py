@@ -118,8 +118,9 @@ async def resumed(
         await asyncio.sleep(0.05)
 
 
-def test_the_program_in_the_document_over_a_failover(tmp_path):
-    """The leader is killed: it goes on with the next one, and every line is there once."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_program_in_the_document_over_a_failover(tmp_path, number):
+    """The leader is gone, or frozen: it goes on with the next, and every line is there once."""
 
     async def whole() -> None:
         cluster = Cluster(tmp_path / "nodes", "a", "b", "c", arguments=PUBLIC)
@@ -136,10 +137,10 @@ def test_the_program_in_the_document_over_a_failover(tmp_path):
             )  # fmt: skip
             assert process.stdin is not None
             assert process.stdout is not None
-            for number, line in enumerate(lines):
+            for at, line in enumerate(lines):
                 process.stdin.write(line + b"\n")
-                if number == 20:
-                    cluster.nodes[leader].signal(signal.SIGKILL)
+                if at == 20:
+                    cluster.nodes[leader].signal(number)
                 assert (await process.stdout.readline()).strip().isdigit()
             process.stdin.close()
             assert await process.wait() == 0
