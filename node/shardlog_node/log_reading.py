@@ -54,10 +54,7 @@ class ReadStream:
     async def run(self) -> None:
         await self._begin()
         while self._end is None or self._next < self._end:
-            limits = self._desk.limits
-            found = await self._port.tail(
-                self._next, 0 if self._request.encoded else limits.records_bytes
-            )
+            found = await self._port.tail(self._next, self._desk.limits.read_bytes)
             if found.count:
                 await self._deliver(found)
 
@@ -188,7 +185,7 @@ def _by_record(
             yield response.SerializeToString()
             response = None
         for offset, record in _records(header, body, start, end, limits.plain_bytes_max):
-            if response is not None and size >= limits.records_bytes:
+            if response is not None and size >= limits.read_bytes:
                 yield response.SerializeToString()
                 response = None
             if response is None:

@@ -26,15 +26,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """Every bound of the public service that is not the data plane's."""
+    """Every bound of the public service that is not the data plane's.
 
-    streams_max: int = 1000
+    A reader that does not read holds one read and one answer: with `streams_max` of them, and
+    entries that are not longer than `read_bytes`, at most 128 MiB.
+    """
+
+    streams_max: int = 256
     window_bytes: int = 1 << 20
     """Of a stream, received by gRPC and not read yet."""
     answers_max: int = 1024
     """Of a stream, not taken yet: beyond it no more requests are read."""
-    records_bytes: int = 256 << 10
-    """About so much is read at once, and sent at once, record by record."""
+    read_bytes: int = 256 << 10
+    """About so much is read at once, and sent at once; an entry that is longer comes alone."""
     plain_bytes_max: int = 16 << 20
     """What an entry may have when it is taken apart."""
     inline_bytes: int = 16 << 10

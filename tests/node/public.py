@@ -163,5 +163,10 @@ def encoded(request: int, body: bytes, count: int, crc32c: int | None = None) ->
 
 async def nobody_is_left(cluster: PublicCluster, name: str) -> None:
     plane = cluster.planes[name]
-    while plane._clients or plane.budget.bytes or any(plane.tails.waiting.values()):
+    while (
+        plane._clients
+        or plane.budget.bytes
+        or plane.answers.bytes
+        or any(plane.tails.waiting.values())
+    ):
         await asyncio.sleep(0.01)

@@ -114,7 +114,7 @@ def test_where_a_read_begins_and_ends(tmp_path: Path):
 
 
 def test_large_entries_come_in_several_answers_and_small_ones_together(tmp_path: Path):
-    @story(tmp_path, log_limits=LogLimits(records_bytes=10_000))
+    @story(tmp_path, log_limits=LogLimits(read_bytes=10_000))
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
         await appending.append(1, *[b"%0100d" % n for n in range(500)])
