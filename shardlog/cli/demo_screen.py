@@ -21,8 +21,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from shardlog.demo.story import Outcome
 
-WIDTH = 86
-TITLE_WIDTH, DETAIL_WIDTH = 22, 52
+WIDTH = 80
+TITLE_WIDTH, DETAIL_WIDTH = 21, 48
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -39,7 +39,7 @@ class DemoScreen:
         self._begun = 0.0
         utf = self._console.encoding.lower().startswith("utf")
         self._tick = "✓" if utf else "+"
-        self._spinner = "dots" if utf else "line"
+        self._spinner = Spinner("dots" if utf else "line", style="cyan")
 
     def __enter__(self) -> Self:
         self._print("[bold]Shardlog[/bold]: a replicated log, on this machine, with real processes")
@@ -71,7 +71,8 @@ class DemoScreen:
     def live(self, text: str) -> None:
         if self._live is not None:
             shown = Text.assemble((f"{self._title:{TITLE_WIDTH}}", "bold"), text)
-            self._live.update(Spinner(self._spinner, Text(" ") + shown, style="cyan"))
+            self._spinner.update(text=shown)
+            self._live.update(self._spinner)
 
     def done(self, detail: str) -> None:
         self._line(f"[green]{self._tick}[/green]", detail)
