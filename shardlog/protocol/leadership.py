@@ -77,7 +77,7 @@ class Leadership:
         # The reconfiguration in progress; covered only if there is one.
         self.change: Reconfiguration | None = None
         self.covered = False
-        # The highest first offset that a follower told: trimmed there, so we may as well.
+        # Up to where to trim once it can be: asked for, or told by a follower.  0 if it is done.
         self.trimmed = 0
         self.waiters: dict[int, list[Waiter]] = {}
         self.reads: list[PendingRead] = []

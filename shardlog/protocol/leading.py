@@ -381,8 +381,8 @@ def advance(r: ReplicaState, lead: Leadership) -> None:
     if end > before:
         r.advance_commit(min(end, r.log.end))
         answering.answer_committed(r, lead, before)
-        if lead.trimmed > r.log.first:
-            trim_to(r, lead.trimmed)
+    if lead.trimmed > r.log.first:
+        trim_more(r, lead)
     answering.answer_reads(r, lead)
 
 
@@ -441,19 +441,23 @@ def trim(r: ReplicaState, envelope: Envelope, message: Trim) -> None:
     if r.lead is None or not r.lead.serving or message.epoch != r.epoch:
         r.refuse(envelope, not_leading(r, message.epoch))
     else:
-        trim_to(r, message.first)
+        r.lead.trimmed = max(r.lead.trimmed, min(message.first, r.log.end))
+        trim_more(r, r.lead)
 
 
-def trim_to(r: ReplicaState, first: int) -> None:
-    """Up to an entry boundary at or below `first`, and below what is applied.
+def trim_more(r: ReplicaState, lead: Leadership) -> None:
+    """Up to an entry boundary at or below what is wanted, and below what is applied.
 
-    The last entry stays: its timestamp is the one that the next must not fall below (T10).
+    What is not durable here yet is trimmed when it is.  The last entry stays: its timestamp is the
+    one that the next must not fall below (T10).
     """
     last = r.log.headers[-1].base if r.log.headers else r.log.first
-    wanted = min(first, r.sessions.applied, r.durable_end, last)
+    wanted = min(lead.trimmed, r.sessions.applied, r.durable_end, last)
     holding = r.log.covering(wanted)
     if holding is None and wanted < r.log.end:
         return  # nobody can tell where the entry begins
+    if wanted == lead.trimmed:
+        lead.trimmed = 0
     first = wanted if holding is None else holding.base
     if first > r.log.first:
         following.trim(r, first)

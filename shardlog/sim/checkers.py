@@ -19,6 +19,7 @@ from shardlog.protocol.messages import Ack, BecameLeader, Commit, Envelope, Fenc
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
+from shardlog.sim.coverage import CoverageChecker
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.linearizability import Operation, check
 from shardlog.sim.observer import Observer
@@ -360,6 +361,7 @@ def all_checkers() -> list[Observer]:
     return [
         ChainChecker(),
         PromiseChecker(),
+        CoverageChecker(),
         VoiceChecker(),
         RecordChecker(),
         MessageChecker(),

@@ -5,6 +5,7 @@ The driver is the one that runs in a real node; here are its life and death.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.effects import Event, ReadFailed, Received, Synced, Tick
@@ -128,14 +129,13 @@ class Node:
         self.paused = True
 
     def resume(self, _: object = None) -> None:
+        """All that came meanwhile is there at once, as in a process that the kernel held up."""
         if not self.paused:
             return
         self.paused = False
-        generation = self.generation
         inbox, self.inbox = self.inbox, []
-        for event in inbox:
-            if generation == self.generation:
-                self.step(event)
+        if inbox:
+            self.steps(inbox)
 
     def wipe(self) -> None:
         """Lose the disk; the node must be down."""
@@ -197,17 +197,23 @@ class Node:
 
     def step(self, event: Event) -> None:
         """One event through the replica, and all that follows from it."""
+        self.steps((event,))
+
+    def steps(self, events: Sequence[Event]) -> None:
         world = self.world
         replica = self.replica
+        last = events[-1]
         try:
-            effects = replica.step(self.now_ms(), event)
+            effects = replica.steps(self.now_ms(), events)
         except SimulationFailure:
             raise
         except Exception as error:
-            raise CrashFailure(f"{self.name} in {type(event).__name__}: {error!r}") from error
-        if effects or event is not TICK:  # a tick that does nothing changes nothing
+            raise CrashFailure(f"{self.name} in {type(last).__name__}: {error!r}") from error
+        if effects or last is not TICK:  # a tick that does nothing changes nothing
             for watch in world.step_watchers:
-                watch(world, self.name, replica, event, effects)
+                for event in events[:-1]:
+                    watch(world, self.name, replica, event, ())
+                watch(world, self.name, replica, last, effects)
         if replica.commit > world.atlas.commit:
             world.atlas.extend(replica.log, replica.commit)
             world.ambush.committed(self)

@@ -485,5 +485,13 @@ def test_M5_a_leader_trims_nothing_uncommitted():
     assert not sent(leader.receive(Trim(2, 99)), TrimLog)
 
 
+def test_M5_what_cannot_be_trimmed_yet_is_trimmed_when_it_can():
+    leader = leading(LOG)
+    assert not sent(leader.receive(Trim(2, 3)), TrimLog)
+    effects = acked(leader, "b", 4)
+    assert only(effects, TrimLog).first == leader.replica.log.first == 3
+    assert leader.replica.lead.trimmed == 0
+
+
 def test_a_fenced_replica_hands_clients_on_to_nobody():
     assert refusal(fenced().receive(Register(1), CLIENT)) == NotLeader(None)
