@@ -26,6 +26,7 @@ from shardlog.protocol.failures import (
     OffsetTrimmed,
     Refusal,
 )
+from shardlog.protocol.replica import Replica
 from shardlog.protocol.serving import refusal_to_serve
 from shardlog.storage.failures import StorageFailure
 from shardlog.transport.entries import join_entries
@@ -139,8 +140,11 @@ class Tails:
             channel.refuse(0, nonce, refusal or NoReplica(0))
             return
         replica = hosted.replica
+        searched_to = hosted.store.durable_end
 
         def found(offset: int) -> None:
+            if offset >= searched_to:
+                offset = _not_older(replica, timestamp_ms, searched_to)
             offset = max(min(offset, replica.commit), replica.log.first)
             frame = encode_located(channel.number, nonce, offset, replica.log.first, replica.commit)
             channel.result(nonce, frame)
@@ -229,6 +233,17 @@ class Tails:
                 raise failure
 
         loop.run_in_executor(self._threads, work).add_done_callback(ended)
+
+
+def _not_older(replica: Replica, timestamp_ms: int, start: int) -> int:
+    """The first committed entry from `start` on that is not older, or the commit offset.
+
+    It may not be durable here yet.
+    """
+    for header in replica.log.between(start, replica.commit):
+        if header.timestamp_ms >= timestamp_ms:
+            return header.base
+    return replica.commit
 
 
 def _refusal(hosted: HostedReplica, start: int) -> Refusal | None:
