@@ -3,7 +3,8 @@
 Bytes of appends count against their connection, which then stops reading, and against the node,
 which then refuses; both until the answer is given.  Answers to reads count against the node from
 when they are read until they are taken, and there are only so many of them for one client.  One
-that takes nothing for as long as it may be silent is dismissed.
+that takes nothing for as long as it may be silent is dismissed; and if frames that have begun are
+too many bytes together, then those whose senders have finished none for longest.
 """
 
 from __future__ import annotations
@@ -245,12 +246,17 @@ class ClientPort(Receiver):
         self._untaken: deque[tuple[int, int]] = deque()
         self._taken_bytes = 0
         self._stuck_ms = 0
+        # Of a frame that is not whole yet, and looks since the last one that was.
+        self.unfinished_bytes = 0
+        self.unfinished_looks = 0
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        connection.on_unfinished = self._unfinished
         self._plane.ports.add(self)
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
+        self.unfinished_looks = 0
         channels = self._channels
         for kind, flags, number, payload in frames:
             channel = channels.get(number)
@@ -266,6 +272,18 @@ class ClientPort(Receiver):
                 channel.register(*_REGISTER(payload))
             elif kind != FrameType.PONG:
                 raise MalformedFrame(f"{FrameType(kind).name} is not for clients to send")
+
+    def _unfinished(self, size: int) -> None:
+        if size != self.unfinished_bytes:
+            plane, before = self._plane, self.unfinished_bytes
+            self.unfinished_bytes = size
+            plane.unfinished_bytes += size - before
+            if plane.unfinished_bytes > plane.unfinished_bytes_max:
+                plane.shed()
+
+    def dismiss(self, why: str) -> None:
+        self._unfinished(0)
+        self.connection.close(Reason.OVERLOADED, why)
 
     def _unbound(self, frame: Frame) -> None:
         if frame.type == FrameType.ATTACH:
@@ -287,7 +305,7 @@ class ClientPort(Receiver):
             try:
                 self.connection.send(frame)
             except OutgoingFull:
-                self.connection.close(Reason.OVERLOADED, "answers are not taken")
+                self.dismiss("answers are not taken")
 
     def deliver(self, frame: list[Buffer]) -> None:
         """A read's answer, which waits for room."""
@@ -312,16 +330,18 @@ class ClientPort(Receiver):
 
     def look(self, passed_ms: int) -> None:
         """Whether anything of what waits has been taken since the last look."""
+        self.unfinished_looks += 1
         self.settle()
         taken = self.connection.taken_bytes
         stuck = taken == self._taken_bytes and self.connection.outgoing_bytes > 0
         self._taken_bytes = taken
         self._stuck_ms = self._stuck_ms + passed_ms if stuck else 0
         if self._stuck_ms >= self._plane.limits.connection.silence_ms:
-            self.connection.close(Reason.OVERLOADED, "answers are not taken")
+            self.dismiss("answers are not taken")
 
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
         self._plane.ports.discard(self)
+        self._unfinished(0)
         left = sum(map(_length, self._results)) + sum(size for size, _ in self._untaken)
         self._plane.answers.give_back(left)
         self._untaken.clear()

@@ -81,6 +81,9 @@ class DataPlane:
         self.budget = Budget(limits.inflight_bytes_max)
         # Answers to reads that clients have not taken.
         self.answers = Budget(limits.inflight_bytes_max // 2)
+        # Of frames from clients that are not whole yet.
+        self.unfinished_bytes = 0
+        self.unfinished_bytes_max = limits.inflight_bytes_max // 2
         self.ports: set[ClientPort] = set()
         # Messages that could not be sent.
         self.dropped = 0
@@ -159,6 +162,14 @@ class DataPlane:
                     link.ping()
                 for incoming in self.incoming:
                     incoming.ping()
+
+    def shed(self) -> None:
+        """Frames that are not whole are bounded for all clients together."""
+        begun = [port for port in self.ports if port.unfinished_bytes]
+        for port in sorted(begun, key=lambda port: port.unfinished_looks, reverse=True):
+            port.dismiss("too much has begun and does not end")
+            if self.unfinished_bytes <= self.unfinished_bytes_max:
+                return
 
     def pong(self, node: str, frame: Frame) -> None:
         """For the cluster's clock: both sides of a connection ask."""

@@ -135,6 +135,8 @@ class Connection(asyncio.Protocol):
         self._heard = True  # something, since the last look
         self._quiet_ms = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.on_unfinished: Callable[[int], None] | None = None
+        """Told after all that comes how many bytes of a frame are there that is not whole yet."""
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -253,6 +255,8 @@ class Connection(asyncio.Protocol):
                 self._take(failure.before)
                 raise
             self._take(frames)
+            if self.on_unfinished is not None:
+                self.on_unfinished(self._decoder.waiting_bytes)
         except Malformed as failure:
             reason = Reason.TOO_LARGE if isinstance(failure, FrameTooLarge) else Reason.MALFORMED
             self._end(failure, reason)
@@ -341,6 +345,7 @@ class Connection(asyncio.Protocol):
             self.failure = kind(str(exc) if exc else "the other side closed the connection")
         was_open = self.version != 0
         self.state = State.CLOSED
+        self._decoder.forget()
         if self._timer is not None:
             self._timer.cancel()
         self._gathered.clear()
@@ -376,6 +381,7 @@ class Connection(asyncio.Protocol):
             self._shut()
 
     def _shut(self) -> None:
+        self._decoder.forget()
         self._wake()
         if self._timer is not None:
             self._timer.cancel()

@@ -179,6 +179,10 @@ class Decoder:
         """What has come of a frame that is not whole yet."""
         return len(self._partial)
 
+    def forget(self) -> None:
+        """What is not whole yet never will be."""
+        self._partial = bytearray()
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are whole now.  `data` must not change afterwards."""
         if self._failure is not None:

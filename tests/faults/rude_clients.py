@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from shardlog.checksum import seal_body
 from shardlog.transport.frames import (
     FRAME_BYTES_MAX,
+    HEAD,
     Buffer,
+    FrameType,
     encode_append,
     encode_read,
     encode_register,
@@ -27,6 +29,7 @@ from shardlog.transport.handshake import (
 CHANNEL = 1
 RECEIVED_BYTES_MAX = 4096
 EVERY_MS = 50
+LONG_BYTES = (4 << 20) + 24
 NOBODYS = 1 << 60
 """A session."""
 BODY = b"no batch of records, which a node need not know"
@@ -52,6 +55,13 @@ def appends(number: int) -> list[Buffer]:
     return encode_append(CHANNEL, NOBODYS, number, 1, seal_body(BODY), BODY)
 
 
+def unfinished_frames(number: int) -> list[Buffer]:
+    """One that is nearly as long as may be; then a byte now and then, and it never ends."""
+    if number > 1:
+        return [b"."]
+    return [HEAD.pack(LONG_BYTES, FrameType.APPEND, 0, CHANNEL), bytes(LONG_BYTES - (256 << 10))]
+
+
 class RudeClient:
     """Connects again whenever it is dismissed; `asked` and `dismissed` count."""
 
@@ -63,6 +73,7 @@ class RudeClient:
         self._at_once = at_once
         self._socket: socket.socket | None = None
         self._left = b""
+        self._number = 0
         self.asked = 0
         self.dismissed = 0
 
@@ -71,10 +82,11 @@ class RudeClient:
         try:
             if self._socket is None:
                 self._connect()
-            numbers = range(self.asked + 1, self.asked + self._at_once + 1)
             if not self._left:
+                numbers = range(self._number + 1, self._number + self._at_once + 1)
                 frames = [self._ask(number) for number in numbers]
                 self._left = joined([*frames, encode_ping(1)])
+                self._number += self._at_once
                 self.asked += self._at_once
             assert self._socket is not None
             self._left = self._left[self._socket.send(self._left) :]
@@ -89,7 +101,9 @@ class RudeClient:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES_MAX)
         made.connect(self._address)
         hello = encode_hello(Hello(Role.CLIENT, "rude", FRAME_BYTES_MAX))
-        made.sendall(joined([hello, encode_attach(CHANNEL, Attach(self._shard))]))
+        made.sendall(joined([hello]))
+        made.recv(1)  # of its welcome: before it, frames must be short
+        made.sendall(joined([encode_attach(CHANNEL, Attach(self._shard))]))
         made.setblocking(False)
 
     def close(self) -> None:
@@ -97,6 +111,7 @@ class RudeClient:
             self._socket.close()
             self._socket = None
         self._left = b""
+        self._number = 0
 
 
 @asynccontextmanager

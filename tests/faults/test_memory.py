@@ -26,6 +26,7 @@ from faults.rude_clients import (
     reads,
     registrations,
     rude_clients,
+    unfinished_frames,
 )
 from faults.saturation import RECORD, Growth, Saturation
 
@@ -42,6 +43,7 @@ RUDENESS: list[tuple[Ask, int]] = [
     (confirmed_reads, 16),
     (appends, 2000),
     (registrations, 2000),
+    (unfinished_frames, 1),
 ]
 """What they ask for, and how often at once."""
 
