@@ -105,7 +105,7 @@ def _run(work: Appending, blocks: Blocks) -> None:
     try:
         asyncio.run(append_all(work, blocks))
     except KeyboardInterrupt:
-        click.echo(f"{work.done_so_far()}", err=True)
+        click.echo(work.with_doubts(), err=True)
         raise
 
 

@@ -76,12 +76,10 @@ class Appending:
             told += f" to {self.last:,}"
         return told
 
-    def fate(self, failure: ClientFailure) -> str:
-        """What has to be said beside a failure: what was done, and what perhaps was."""
-        if not self.count and not failure.fate_unknown:
-            return ""
-        open_ = f", up to {self.sent - self.count:,} more may be" if failure.fate_unknown else ""
-        return f" ({self.done_so_far()}{open_})"
+    def with_doubts(self) -> str:
+        """The same where it ended before all was answered."""
+        doubtful = self.sent - self.count
+        return self.done_so_far() + (f", up to {doubtful:,} more may be" if doubtful else "")
 
 
 async def append_all(work: Appending, blocks: Blocks) -> None:
@@ -94,7 +92,9 @@ async def append_all(work: Appending, blocks: Blocks) -> None:
     except CommandFailed as failure:
         raise type(failure)(f"{failure.message} ({work.done_so_far()})") from failure
     except ClientFailure as failure:
-        raise command_failure(failure, work.fate(failure)) from failure
+        done = work.with_doubts() if failure.fate_unknown else work.done_so_far()
+        told = f" ({done})" if work.count or failure.fate_unknown else ""
+        raise command_failure(failure, told) from failure
     except asyncio.CancelledError:
         # Ctrl-C: what is under way is not waited for.
         await directory.close()

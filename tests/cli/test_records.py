@@ -24,6 +24,8 @@ from shardlog.client.limits import LIMITS
 from shardlog.demo.ledger import Check, Ledger, value_of
 from shardlog.local.cluster_file import load
 
+pytestmark = pytest.mark.xdist_group("local clusters")
+
 LINES = [f"line {number}" for number in range(50)]
 NOBODY = "--cluster http://127.0.0.1:1 --timeout 0.2"
 BINARY = [b"", b"\n", b"two\nlines", b"\xff\xfe", bytes(range(1, 256)), "ü".encode()]
