@@ -12,7 +12,6 @@ from local.commands import SHARDLOG
 
 from shardlog.cli import exit_codes
 
-
 pytestmark = pytest.mark.xdist_group("local clusters")
 
 
