@@ -36,6 +36,7 @@ class Ordeal:
         self.random = random
         self.epochs = 0
         self.kills = 0
+        self.ensembles: set[frozenset[str]] = set()
         self.outages_ms: dict[str, list[float]] = defaultdict(list)
 
     async def outage(self, kind: str) -> None:
@@ -75,17 +76,19 @@ async def _live_through(ordeal: Ordeal, doing: Doing) -> None:
         await cluster.create(SHARD)
         async with load.running():
             await doing(ordeal)
-        ordeal.epochs = (await cluster.status(SHARD))["epoch"]
+        found = await cluster.status(SHARD)
+        ordeal.epochs = found["epoch"]
+        ordeal.ensembles.add(frozenset(found["ensemble"]))
         ordeal.kills = cluster.kills
         for process in cluster.processes:
             process.kill()
-        judge(cluster, load.history)
+        judge(cluster, found["ensemble"], load.history)
 
 
-def judge(cluster: FaultCluster, history: History) -> None:
+def judge(cluster: FaultCluster, ensemble: list[str], history: History) -> None:
     end = history.log[-1].offset + 1 if history.log else 0
     logs = []
-    for node in cluster.nodes:
+    for node in ensemble:
         verified(cluster.volume(node))
         headers, history.disks[f"the disk of {node}"] = records_on(cluster.volume(node), end)
         logs.append(headers)
@@ -101,7 +104,8 @@ def tell(ordeal: Ordeal) -> None:
         f"\nseed {SEED}: {ordeal.kills} kills, {ordeal.epochs} epochs, "
         f"{len(history.sent)} records sent, {len(history.with_fate(Fate.ACKNOWLEDGED))} "
         f"acknowledged, {len(history.with_fate(Fate.UNKNOWN))} of unknown fate, "
-        f"{len(history.log)} read, {len(history.reads)} confirmed reads"
+        f"{len(history.log)} read, {len(history.reads)} confirmed reads, "
+        f"{len(ordeal.ensembles)} ensembles"
     )
     for kind, found in sorted(ordeal.outages_ms.items()):
         median = statistics.median(found)
