@@ -10,13 +10,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import rich_click as click
 
-from shardlog.cli.client import command_failure
-from shardlog.cli.failures import CommandFailed
+from shardlog.cli.client import BadInput, command_failure
 from shardlog.cli.record_format import Input
 from shardlog.client import Client, ClientFailure, Compression, Producer, Range
 from shardlog.client.directory import directory_of
@@ -84,21 +84,30 @@ class Appending:
 
 async def append_all(work: Appending, blocks: Blocks) -> None:
     """Raises a `CommandFailed` that tells also what was appended."""
-    directory = directory_of(work.url, LIMITS.directory_ms, None)
-    client = Client(work.url, directory=directory)
     try:
-        async with client:
-            await _Run(work, client).all(Feed(blocks))
-    except CommandFailed as failure:
-        raise type(failure)(f"{failure.message} ({work.done_so_far()})") from failure
+        await _append_all(work, blocks)
+    except BadInput as failure:
+        raise BadInput(f"{failure.message} ({work.done_so_far()})") from failure
     except ClientFailure as failure:
         done = work.with_doubts() if failure.fate_unknown else work.done_so_far()
         told = f" ({done})" if work.count or failure.fate_unknown else ""
         raise command_failure(failure, told) from failure
+
+
+async def _append_all(work: Appending, blocks: Blocks) -> None:
+    directory = directory_of(work.url, LIMITS.directory_ms, None)
+    client = Client(work.url, directory=directory)
+    try:
+        await _Run(work, client).all(Feed(blocks))
     except asyncio.CancelledError:
         # Ctrl-C: what is under way is not waited for.
         await directory.close()
         raise
+    except (BadInput, ClientFailure, BrokenPipeError):
+        with suppress(ClientFailure):
+            await client.close()
+        raise
+    await client.close()
 
 
 class _Run:
@@ -132,7 +141,7 @@ class _Run:
         if not self._failed.done():
             try:
                 return await getting
-            except CommandFailed:
+            except BadInput:
                 await self._flush()
                 raise
         getting.cancel()
@@ -227,7 +236,7 @@ class Feed:
             for block in self._blocks:
                 self._put(block)
             self._put(None)
-        except CommandFailed as failure:
+        except BadInput as failure:
             self._put(failure)
         except (RuntimeError, CancelledError, ValueError):
             return  # nobody takes it any more: the loop has ended, or the file is closed

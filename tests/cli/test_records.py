@@ -3,11 +3,14 @@
 Every test has a shard of its own, or one that nobody changes.
 """
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import termios
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -266,6 +269,8 @@ def test_who_has_read_enough_may_leave(cluster: LocalCluster, shard: str):
         ("read lines --from -1", exit_codes.USAGE, "0"),
         ("tail lines --from 1 -n 1", exit_codes.USAGE, "--count"),
         ("read lines --cluster file:///x", exit_codes.USAGE, "http://"),
+        ("append lines x --cluster file:///x", exit_codes.USAGE, "http://"),
+        ("append lines x --cluster shardlog://nowhere", exit_codes.USAGE, "host:port"),
         (f"read lines {NOBODY}", exit_codes.UNAVAILABLE, "200 ms"),
         (f"append lines x {NOBODY}", exit_codes.UNAVAILABLE, "200 ms"),
         (f"tail lines {NOBODY.replace('http', 'shardlog')}", exit_codes.UNAVAILABLE, "200 ms"),
@@ -302,12 +307,32 @@ def test_json_that_is_no_record(cluster: LocalCluster, line: str):
 
 
 def test_an_append_can_be_interrupted(cluster: LocalCluster, shard: str):
-    with started(cluster, "append", shard, "--offsets", stdin=subprocess.PIPE) as process:
+    """Whatever the cluster does: it is not waited for."""
+    arguments = ("append", shard, "--offsets", "--timeout", "1000")
+    with started(cluster, *arguments, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         wait_for_first_ack(process.stdin, process.stdout)
-        told = interrupt(process)
-        assert told.startswith(b"1 record appended")
+        (node,) = cluster.shard(shard)["ensemble"]
+        cluster.run(f"local pause {node}")
+        try:
+            process.stdin.write(b"1\n2\n")
+            process.stdin.flush()
+            wait_until_read(process)
+            told = interrupt(process)
+        finally:
+            cluster.run(f"local resume {node}")
+    assert told.startswith(b"1 record appended")
+    assert told.endswith(b"interrupted\n")
+
+
+def wait_until_read(process: subprocess.Popen[bytes]) -> None:
+    """Until its input is empty."""
+    assert process.stdin is not None
+    waiting = array("i", [1])
+    deadline = time.monotonic() + 30
+    while waiting[0] and time.monotonic() < deadline:
+        fcntl.ioctl(process.stdin, termios.FIONREAD, waiting)
 
 
 def test_a_loss_in_the_log_is_found_by_the_check(cluster: LocalCluster, shard: str):
