@@ -21,7 +21,7 @@ RECORD_BYTES = 128
 OUTSTANDING_MAX = 64
 BATCH_MAX = 8
 PAUSE_MS = 10
-READ_EVERY_MS = 200
+READ_EVERY_MS = 50
 READ_BACK = 200
 """A confirmed read begins so many offsets before the latest acknowledged one."""
 PATIENT_MS = 1000 * PATIENCE_S

@@ -3,6 +3,8 @@
 A hundred restarts of Python, gRPC and the rest would take a core two minutes.  From its first own
 line on such a process is like any other: its pid, its memory, its files and sockets are its own,
 and nobody watches it.  It is asked over a pipe, a line of JSON for each start, and answers the pid.
+
+With a mutant of the simulator all that it starts lacks a rule: a judge must notice.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,10 +32,10 @@ class Nursery:
 
     @classmethod
     @contextmanager
-    def open(cls) -> Iterator[Nursery]:
+    def open(cls, mutant: str = "") -> Iterator[Nursery]:
         tests = Path(__file__).resolve().parent.parent
         child = subprocess.Popen(
-            (sys.executable, "-m", "faults.nursery"),
+            (sys.executable, "-m", "faults.nursery", *([mutant] if mutant else [])),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(tests), "PYTHONUNBUFFERED": "1"},
@@ -100,4 +102,9 @@ def become(asked: dict[str, Any]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve()
+    with ExitStack() as stack:
+        for mutant in sys.argv[1:]:
+            from shardlog.sim.mutants import MUTANTS
+
+            stack.enter_context(MUTANTS[mutant].applied())
+        serve()

@@ -34,6 +34,11 @@ def leader_from_followers(leader: str, followers: list[str]) -> list[Direction]:
     return [*both_ways(leader, followers)]
 
 
+def leader_with_clients_alone(leader: str, followers: list[str]) -> list[Direction]:
+    """It does not hear that it is deposed, and those who still ask it must not be told old news."""
+    return [*both_ways(leader, [*followers, COORDINATOR])]
+
+
 def leader_from_coordinator(leader: str, followers: list[str]) -> list[Direction]:
     """Its followers hear it, so nobody is to be elected."""
     return [*both_ways(leader, [COORDINATOR])]
@@ -63,6 +68,8 @@ CUTS: tuple[Cut, ...] = (
     leader_unheard,
     leader_deaf,
     leader_from_followers,
+    leader_with_clients_alone,
+    leader_with_clients_alone,
     leader_from_coordinator,
     follower_cut_off,
     follower_deaf_to_leader,
@@ -84,7 +91,7 @@ async def cut_on(ordeal: Ordeal) -> None:
             network.delay_ms.update(dict.fromkeys(both_ways(*_pair(ordeal)), DELAY_MS))
         network.cut(*directions)
         await ordeal.outage(cut.__name__.replace("_", " "))
-        await ordeal.load.until_more(random.randint(1, 200))
+        await ordeal.load.until_more(random.randint(1, 600))
         if random.random() < 0.3:
             network.reset(leader)
         network.heal()
