@@ -59,7 +59,7 @@ class DemoScreen:
         if self._live is not None:
             self._live.stop()
         if value is not None and self._title:
-            self._line("[red]x[/red]", "")
+            self.failed("")
 
     # --- acts ------------------------------------------------------------------------------------
 
@@ -75,7 +75,13 @@ class DemoScreen:
             self._live.update(self._spinner)
 
     def done(self, detail: str) -> None:
-        self._line(f"[green]{self._tick}[/green]", detail)
+        self._end(f"[green]{self._tick}[/green]", detail)
+
+    def failed(self, detail: str) -> None:
+        self._end("[red]x[/red]", detail)
+
+    def _end(self, mark: str, detail: str) -> None:
+        self._line(mark, detail)
         self._title = ""
         self.live("")
 

@@ -107,8 +107,15 @@ class Findings:
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(map(str, numbers[:SHOWN_MAX]))
-    return f"{shown}, …" if len(numbers) > SHOWN_MAX else shown
+    """`3, 7 to 9, …`: numbers that follow each other are one."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    shown = [f"{first}" if first == last else f"{first} to {last}" for first, last in runs]
+    return ", ".join([*shown[:SHOWN_MAX], *["…"] * (len(shown) > SHOWN_MAX)])
 
 
 class Check:

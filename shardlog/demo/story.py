@@ -32,6 +32,8 @@ class Screen(Protocol):
 
     def done(self, detail: str) -> None: ...
 
+    def failed(self, detail: str) -> None: ...
+
 
 @dataclass
 class Outcome:
@@ -167,7 +169,7 @@ class Story:
         if findings.is_good:
             self._screen.done(f"{findings.found:,} records, each once, in order")
         else:
-            self._screen.done(f"{findings.found:,} records, [red]NOT AS ACKNOWLEDGED[/red]")
+            self._screen.failed(f"{findings.found:,} records, [red]NOT AS ACKNOWLEDGED[/red]")
 
     # --- parts -----------------------------------------------------------------------------------
 
