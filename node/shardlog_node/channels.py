@@ -19,6 +19,8 @@ from shardlog.transport.handshake import Attach, decode_attach, encode_attached
 if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
 
+_OPEN = State.OPEN  # looked up once: every message asks
+
 Key = tuple[str, str, int, int]
 """Shard, the other node, its incarnation, and ours."""
 
@@ -45,7 +47,7 @@ class Channel:
     def send(self, message: Message) -> None:
         """Dropped if there is no room: who sends keeps within bounds, and asks again."""
         connection = self.connection
-        if connection.state is not State.OPEN:
+        if connection.state is not _OPEN:
             return
         try:
             if isinstance(message, Entries):

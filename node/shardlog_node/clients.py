@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 READ_ENTRIES_MAX = 1024
 
+# To look up a member of an enumeration takes as long as a call, and every append asks for these.
+_APPEND_TYPE = int(FrameType.APPEND)
+_OPEN = State.OPEN
 _APPEND = FIXED[FrameType.APPEND].unpack_from
 _APPEND_BYTES = FIXED[FrameType.APPEND].size
 _READ = FIXED[FrameType.READ].unpack
@@ -260,10 +263,10 @@ class ClientPort(Receiver):
         channels = self._channels
         for kind, flags, number, payload in frames:
             channel = channels.get(number)
-            if channel is None or kind == FrameType.ATTACH:
-                self._unbound(Frame(kind, flags, number, payload))
-            elif kind == FrameType.APPEND:
+            if kind == _APPEND_TYPE and channel is not None:
                 channel.append(payload)
+            elif channel is None or kind == FrameType.ATTACH:
+                self._unbound(Frame(kind, flags, number, payload))
             elif kind == FrameType.READ:
                 channel.read(flags, *_READ(payload))
             elif kind == FrameType.LOCATE:
@@ -301,7 +304,7 @@ class ClientPort(Receiver):
 
     def send(self, frame: list[Buffer]) -> None:
         """An answer that must be taken."""
-        if self.connection.state is State.OPEN:
+        if self.connection.state is _OPEN:
             try:
                 self.connection.send(frame)
             except OutgoingFull:

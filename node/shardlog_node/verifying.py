@@ -16,7 +16,7 @@ def is_intact(message: Message) -> bool:
     if isinstance(message, Append):
         return seal_body(message.body) == message.body_checksum
     if isinstance(message, Entries | Fetched):
-        return all(is_whole(entry) for entry in message.entries)
+        return all(map(is_whole, message.entries))
     return True
 
 

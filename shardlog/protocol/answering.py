@@ -9,14 +9,17 @@ from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.messages import Appended, ClientRefused, Registered
 from shardlog.protocol.replica_state import ReplicaState
 
+_REGISTER = Kind.REGISTER  # looked up once: every answer asks
+
 
 def answer_committed(r: ReplicaState, lead: Leadership, before: int) -> None:
     """Reply to everyone whose entry is in `[before, commit)`: never earlier (rule 18)."""
     if not lead.waiters:
         return
+    waiters = lead.waiters
     for header in r.log.between(before, r.commit):
-        for waiter in lead.waiters.pop(header.end, ()):
-            if header.kind is Kind.REGISTER:
+        for waiter in waiters.pop(header.base + header.count, ()):
+            if header.kind is _REGISTER:
                 r.send(waiter.client, Registered(waiter.number, header.base))
             else:
                 r.send(waiter.client, Appended(waiter.session, waiter.number, header.base))

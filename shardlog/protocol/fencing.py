@@ -23,10 +23,12 @@ from shardlog.protocol.messages import (
 from shardlog.protocol.replica_state import Due, Promise, ReplicaState
 from shardlog.protocol.states import Cause, Role
 
+_NOT_MEMBER = Role.NOT_MEMBER  # looked up once: every message asks
+
 
 def is_addressed(r: ReplicaState, envelope: Envelope, from_client: bool) -> bool:
     """A wiped volume under an old name is not the replica that was meant (rule 12)."""
-    if r.role is Role.NOT_MEMBER:
+    if r.role is _NOT_MEMBER:
         return False
     return from_client or envelope.dst_incarnation == r.incarnation
 

@@ -17,6 +17,8 @@ from shardlog.protocol.messages import Append, Appended, Envelope, Read, Registe
 from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import admit
 
+_DATA = Kind.DATA  # looked up once: every append asks
+
 
 def refusal_to_serve(r: ReplicaState) -> Refusal | None:
     lead = r.lead
@@ -82,7 +84,7 @@ def _append_new(r: ReplicaState, lead: Leadership, envelope: Envelope, message: 
     header = leading.append(
         r,
         lead,
-        Kind.DATA,
+        _DATA,
         message.session,
         message.request,
         message.count,

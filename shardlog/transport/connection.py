@@ -18,6 +18,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from operator import itemgetter
 from typing import Protocol, cast
 
 from shardlog.transport import handshake
@@ -87,6 +88,10 @@ class State(Enum):
     CLOSED = auto()
 
 
+# To look up a member of an enumeration takes as long as a call, and every frame asks for these.
+_OPEN, _CLOSED = State.OPEN, State.CLOSED
+_ENDED = (State.CLOSING, State.CLOSED)
+_kind = itemgetter(0)
 _ABOUT_THE_CONNECTION = frozenset(
     {FrameType.HELLO, FrameType.WELCOME, FrameType.GOODBYE, FrameType.PING}
 )
@@ -162,7 +167,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, buffers: list[Buffer]) -> None:
         """Send a frame, or several, with all that is sent in this turn of the loop."""
-        if self.state is not State.OPEN:
+        if self.state is not _OPEN:
             raise self._why_not()
         if self._writing_paused or self._gathered_bytes >= self._half_bytes:
             raise OutgoingFull(f"{self.outgoing_bytes} bytes wait to be sent")
@@ -197,12 +202,13 @@ class Connection(asyncio.Protocol):
             self._was_full = True
 
     def _flush(self) -> None:
-        if not self._gathered or self.state is State.CLOSED:
+        if not self._gathered or self.state is _CLOSED:
             return
         buffers, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         self.transport.writelines(buffers)
-        self._tell_of_room()
+        if self._was_full:
+            self._tell_of_room()
 
     def _tell_of_room(self) -> None:
         if self._was_full and self.writable:
@@ -245,7 +251,7 @@ class Connection(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self.state in (State.CLOSING, State.CLOSED):
+        if self.state in _ENDED:
             return
         self._heard = True
         try:
@@ -266,10 +272,10 @@ class Connection(asyncio.Protocol):
             self._end(failure, Reason.NOT_PERMITTED)
 
     def _take(self, frames: list[Frame]) -> None:
-        if self.state is State.GREETING and frames:
+        if self.state is not _OPEN and frames:
             self._greet(frames[0])
             del frames[0]
-        if _ABOUT_THE_CONNECTION.isdisjoint([frame[0] for frame in frames]):
+        if _ABOUT_THE_CONNECTION.isdisjoint(map(_kind, frames)):
             self._deliver(frames)
             return
         others: list[Frame] = []
@@ -287,7 +293,7 @@ class Connection(asyncio.Protocol):
         self._deliver(others)
 
     def _deliver(self, frames: list[Frame]) -> None:
-        if frames and self.state is State.OPEN:
+        if frames and self.state is _OPEN:
             self._receiver.received(self, frames)
 
     def _answer(self, ping: Frame) -> None:
