@@ -112,12 +112,14 @@ class Cursor:
         room_bytes = min(limits.batch_bytes_max, limits.inflight_bytes_max - size)
         batch: list[Header] = []
         expected = self.next
+        marks = log.marks
         for header in log.between(expected, log.end, max(room, 0)):
-            room_bytes -= header.body_bytes
-            if header.base != expected or header.base in log.marks:
+            base = header.base
+            room_bytes -= header.body_checksum >> 32
+            if base != expected or base in marks:
                 break
             if room_bytes < 0 and (batch or entries):
                 break
             batch.append(header)
-            expected = header.end
+            expected = base + header.count
         return batch

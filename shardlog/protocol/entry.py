@@ -93,6 +93,9 @@ class Entry(NamedTuple):
     body: bytes
 
 
+entry_of: Callable[[tuple[Header, bytes]], Entry] = partial(tuple.__new__, Entry)
+"""As `header_of`."""
+
 Seal = Callable[[int, int, int, int, int, int, int, int, int], int]
 """(epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum) → checksum."""
 

@@ -16,7 +16,7 @@ from shardlog.protocol.effects import (
     SendEntries,
     TruncateLog,
 )
-from shardlog.protocol.entry import Entry, Header, Kind, Member, sealed
+from shardlog.protocol.entry import Header, Kind, Member, entry_of, sealed
 from shardlog.protocol.failures import (
     BelowCommit,
     DivergenceMismatch,
@@ -307,7 +307,7 @@ def append(
     )
     log.append(header)
     lead.tip.fold((header,))
-    r.gather(Entry(header, body))
+    r.gather(entry_of((header, body)))
     return header
 
 

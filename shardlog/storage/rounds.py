@@ -35,6 +35,9 @@ class Append(NamedTuple):
     commit: int
 
 
+append_of: Callable[[tuple[Entry, int]], Append] = partial(tuple.__new__, Append)
+
+
 class Group:
     """Entries of one segment that are written together, and the slots they will get.
 

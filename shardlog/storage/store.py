@@ -41,7 +41,7 @@ from shardlog.storage.layout import Context
 from shardlog.storage.opening import Opened, is_formatted, opened
 from shardlog.storage.plan import Plan
 from shardlog.storage.replica_files import ReplicaFiles
-from shardlog.storage.rounds import Append, Group, Round
+from shardlog.storage.rounds import Append, Group, Round, append_of
 from shardlog.storage.scrubbing import Scrubbed, scrub
 from shardlog.storage.segment import Raw
 
@@ -97,7 +97,7 @@ class Store:
             for entry in effect.entries:
                 header = entry.header
                 base = header.base
-                queue(Append(entry, commit))
+                queue(append_of((entry, commit)))
                 fresh[base] = entry
                 ends((base + header.count, header.checksum))
             self._submitted += len(effect.entries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.entry import Entry, Header, entry_of
 from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES, pack_header, unpack_header
 from shardlog.transport.failures import MalformedFrame
 from shardlog.transport.frames import Buffer
@@ -36,7 +36,7 @@ def whole_entries(raw: memoryview, count: int) -> tuple[Entry, ...]:
     found = split_entries(raw)
     if len(found) != count:
         raise MalformedFrame(f"{len(found)} entries where {count} are announced")
-    return tuple([Entry(header, bytes(body)) for header, body in found])
+    return tuple([entry_of((header, bytes(body))) for header, body in found])
 
 
 def join_entries(entries: Iterable[Entry]) -> list[Buffer]:
