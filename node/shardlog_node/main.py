@@ -7,6 +7,7 @@ one line on standard error.  The numbers are those of the `shardlog` command.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import sys
@@ -62,6 +63,7 @@ def _served(settings: NodeSettings) -> Exit:
     from shardlog_node.logs import configure
     from shardlog_node.process import serve
 
+    gc.freeze()  # what was imported stays: to look through it all again would take tens of ms
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _allow_files(settings.open_files_max + settings.connections_max + OTHER_FILES)
     configure(settings.log_level, settings.log_format)
