@@ -61,6 +61,7 @@ LONG_S = 600
 TAIL_SECONDS_FACTOR = 5
 RESIDENT_MIB_MAX = 200
 DISTURBED_MAX = 10
+WIDTH = 150
 
 T = TypeVar("T")
 Pattern = Callable[[Target], Awaitable[T]]
@@ -203,7 +204,7 @@ def _ratio(ours: list[float], theirs: list[float]) -> tuple[float, str]:
 def _cost_us(turns: Turns, name: str, rates: list[Rate]) -> float:
     """Processor time for a record, of all processes together; the median of the turns."""
     cores = turns.cores[name]
-    costs = [u.all / rate.records_per_s * 1e6 for u, rate in zip(cores, rates, strict=True)]
+    costs = [u.all / max(rate.records_per_s, 1) * 1e6 for u, rate in zip(cores, rates, strict=True)]
     return median(costs)
 
 
@@ -346,7 +347,9 @@ def show(figures: list[Figure], load: float) -> None:
     for each in figures:
         met = {True: "[green]met", False: "[red]not met", None: ""}[each.met]
         table.add_row(each.name, each.value, each.aim, met, each.detail)
-    Console().print(table)
+    console = Console()
+    console.width = max(console.width, WIDTH)
+    console.print(table)
 
 
 def main() -> None:
