@@ -20,6 +20,7 @@ from shardlog.cli.record_input import Source
 if TYPE_CHECKING:
     from shardlog.cli.appending import Appending, Blocks
 
+SHOW_S = 0.1
 COMPRESSIONS = ("none", "zstd", "lz4")
 
 
@@ -125,9 +126,15 @@ def _bar(work: Appending, source: Source, size: int | None, is_typed: bool) -> I
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=size, records=0)
-        work.on_progress = lambda: progress.update(
-            task, completed=source.position, records=work.count
-        )
+        shown = 0.0
+
+        def show() -> None:
+            nonlocal shown
+            if time.monotonic() - shown >= SHOW_S:
+                shown = time.monotonic()
+                progress.update(task, completed=source.position, records=work.count)
+
+        work.on_progress = show
         yield
 
 
