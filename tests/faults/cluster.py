@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,11 @@ import aiohttp
 
 from faults.network import Network
 from faults.nursery import Nursery
+from faults.ports import claimed_ports
 from faults.processes import Process
 from shardlog.client.directory import Directory, HttpDirectory, Placement
 from shardlog.client.failures import DirectoryUnavailable
-from shardlog.local.cluster_file import (
-    HOST,
-    Cluster,
-    NodePlace,
-    new_cluster,
-    port_of,
-    save,
-    with_nodes,
-)
+from shardlog.local.cluster_file import HOST, Cluster, NodePlace, save
 from shardlog.local.layout import COORDINATOR, Layout
 from shardlog.local.programs import programs
 
@@ -69,13 +62,14 @@ class FaultCluster:
         self.layout = Layout(directory)
         self.network = network
         self.nursery = nursery
-        self.places = new_cluster(nodes)
+        self.places: Cluster
         self.nodes: dict[str, Process] = {}
         self.coordinators: dict[str, Process] = {}
         self.urls: list[str] = []
         self.volumes: dict[str, Path] = {}
         """Where a node's volume is seen from here, if not where the node sees it."""
         self.before_start: Callable[[], None] = lambda: None
+        self._node_count = nodes
         self._coordinator_count = coordinators
         self._settings = {f"SHARDLOG_NODE_{name}": it for name, it in (settings or {}).items()}
         self._http: aiohttp.ClientSession
@@ -84,16 +78,22 @@ class FaultCluster:
     async def running(self) -> AsyncIterator[None]:
         """With everybody up; whatever runs at the end is killed."""
         async with self._network(), aiohttp.ClientSession() as self._http:
-            self._make(await self._seen_places())
-            self.before_start()
-            try:
-                for process in self.processes:
-                    process.start()
-                await until_true(self.all_alive, "not everybody came up")
-                yield
-            finally:
-                for process in self.processes:
-                    process.kill()
+            with claimed_ports() as ports:
+                await self._make(ports)
+                self.before_start()
+                async with self._started():
+                    yield
+
+    @asynccontextmanager
+    async def _started(self) -> AsyncIterator[None]:
+        try:
+            for process in self.processes:
+                process.start()
+            await until_true(self.all_alive, "not everybody came up")
+            yield
+        finally:
+            for process in self.processes:
+                process.kill()
 
     @property
     def processes(self) -> list[Process]:
@@ -130,7 +130,15 @@ class FaultCluster:
             place.http,
         )
 
-    def _make(self, seen: tuple[NodePlace, ...]) -> None:
+    async def _make(self, ports: Iterator[int]) -> None:
+        addresses = (f"{HOST}:{port}" for port in ports)
+        self.places = Cluster(
+            next(addresses),
+            tuple(
+                NodePlace(f"node-{number + 1}", next(addresses), next(addresses), next(addresses))
+                for number in range(self._node_count)
+            ),
+        )
         for directory in (self.layout.nodes, self.layout.logs):
             directory.mkdir(parents=True, exist_ok=True)
         *nodes, _ = programs(self.layout, self.places)
@@ -139,10 +147,9 @@ class FaultCluster:
             process.with_settings(self._settings)
             process.nursery = self.nursery
             self.nodes[program.name] = process
-        ports = with_nodes(self.places, len(self.places.nodes) + self._coordinator_count)
+        seen = await self._seen_places()
         for number in range(1, self._coordinator_count + 1):
-            port = port_of(ports.nodes[-number].data)
-            self._make_coordinator(f"{COORDINATOR}-{number}", Cluster(f"{HOST}:{port}", seen))
+            self._make_coordinator(f"{COORDINATOR}-{number}", Cluster(next(addresses), seen))
 
     def _make_coordinator(self, name: str, cluster: Cluster) -> None:
         layout = Layout(self.layout.directory / name)

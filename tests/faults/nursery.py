@@ -9,6 +9,7 @@ With a mutant of the simulator all that it starts lacks a rule: a judge must not
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -22,6 +23,8 @@ from typing import Any, NoReturn
 
 MODULES = ("shardlog_node.main", "shardlog_node.process", "shardlog.local.coordinator")
 BUG = 70
+END_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG: whatever becomes of the tests, nothing is left running."""
 
 
 class Nursery:
@@ -80,6 +83,7 @@ def serve() -> None:
 
 def become(asked: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
     os.setsid()
     os.chdir("/")
     log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
