@@ -16,6 +16,7 @@ saturated minutes.  See `node_failover.py`, `node_tail.py` and `node_steady.py` 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import signal
@@ -303,7 +304,10 @@ def steady_figures(found: Steady) -> Iterator[Figure]:
 
 
 async def measure(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]:
-    """All parts that were asked for, one after the other."""
+    """All parts that were asked for, one after the other; nobody is left running, come what may."""
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     figures: list[Figure] = []
     found: dict[str, object] = {"load": os.getloadavg()[0]}
     with ExitStack() as stack:
