@@ -164,10 +164,7 @@ class Delivery:
         if not found.settled:
             found.appended(base)
             self._on_settled(found, None)
-        if self._over:
-            self._end_session()
-        elif self._queue:
-            self._pump()
+        self._went_on()
 
     def refused(self, request: int, refusal: Refusal) -> None:
         if isinstance(refusal, RequestGap):
@@ -177,8 +174,7 @@ class Delivery:
             if found is not None and not found.settled:
                 self._progressed()
                 self._fail(found, OffsetForgotten(self._shard, request))
-            if self._over:
-                self._end_session()
+            self._went_on()
             return
         failure = None
         if not isinstance(refusal, SessionUnknown):
@@ -199,23 +195,39 @@ class Delivery:
     def lost(self, failure: Unreachable) -> None:
         self._break(failure)
 
+    def _went_on(self) -> None:
+        """There is one less to wait for."""
+        if self._over:
+            self._end_session()
+        elif self._queue:
+            self._pump()
+
     def _progressed(self) -> None:
         self._progress_at = self._loop.time()
         self._backoff.reset()
 
     def _take_back(self, number: int, failure: ClientFailure | None) -> None:
-        """This request is refused for good: by `failure`, or with its session.  See above."""
+        """This request is refused for good: by `failure`, or with its session.  See above.
+
+        Who is told that a request failed may put the next one at once: by then the session takes
+        no more, and what goes on stands before it.
+        """
         taken = self._window.cut(number)
         certain = all(request.sends <= 1 for request in taken)
-        if taken and taken[0].number == number and failure is not None:
-            self._fail(taken.pop(0), failure)
-        for request in reversed(taken):
-            if not certain:
-                self._fail(request, SessionEvicted(self._shard, self.session))
-            elif not request.settled:
-                request.sends = request.number = 0
-                self._queue.appendleft(request)
         self._over = True
+        failed: list[tuple[Request, ClientFailure]] = []
+        if taken and taken[0].number == number and failure is not None:
+            failed.append((taken.pop(0), failure))
+        if certain:
+            for request in reversed(taken):
+                if not request.settled:
+                    request.sends = request.number = 0
+                    self._queue.appendleft(request)
+        else:
+            evicted = SessionEvicted(self._shard, self.session)
+            failed.extend((request, evicted) for request in taken)
+        for request, reason in failed:
+            self._fail(request, reason)
         self._end_session()
 
     def _end_session(self) -> None:

@@ -157,6 +157,27 @@ def test_a_batch_that_the_node_refuses_fails_alone(tmp_path: Path):
         assert [len(record.value) for record in await s.records()] == [10, 20, 30]
 
 
+def test_what_waited_behind_a_refused_batch_goes_on_under_a_new_session(tmp_path: Path):
+    @story(tmp_path, plane_limits=PlaneLimits(entry_bytes_max=1_000))
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, inflight_requests_max=1, deadline_ms=10_000)
+        await producer.append(b"first")
+        session = producer.session
+        refused = producer.send(bytes(2_000))
+        await asyncio.sleep(0)
+        ripe = producer.send(b"ripe")
+        await asyncio.sleep(0)
+        assert not refused.done()
+        with pytest.raises(Refused):
+            await refused
+        await ripe
+        assert producer.session not in (0, session)
+        await producer.append(b"last")
+        with pytest.raises(Refused):
+            await producer.close()
+        assert [record.value for record in await s.records()] == [b"first", b"ripe", b"last"]
+
+
 def test_what_can_be_no_record(tmp_path: Path):
     @story(tmp_path)
     async def _(s: Story) -> None:
