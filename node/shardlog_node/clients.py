@@ -31,6 +31,7 @@ from shardlog.transport.frame_messages import encode_refused
 from shardlog.transport.frames import (
     FIXED,
     READ_TAIL,
+    READ_VERIFIED,
     Buffer,
     Frame,
     FrameType,
@@ -105,7 +106,8 @@ class Port(Protocol):
 class ClientChannel:
     """One shard on one connection.  `name` is what replicas know it by."""
 
-    __slots__ = ("name", "number", "plane", "port", "reads", "shard", "unanswered")
+    __slots__ = ("name", "number", "plane", "port", "reads", "registering", "shard", "tails",
+                 "unanswered")  # fmt: skip
 
     def __init__(self, plane: DataPlane, port: Port, number: int, shard: str) -> None:
         self.plane = plane
@@ -116,6 +118,9 @@ class ClientChannel:
         self.unanswered: dict[tuple[int, int], int] = {}
         # Reads that are not answered yet, and what is set aside for their answers.
         self.reads: dict[int, int] = {}
+        # Tails that have not been answered, and registrations.
+        self.tails: set[int] = set()
+        self.registering: set[int] = set()
         self.name = plane.name_client(self)
 
     # --- asked -----------------------------------------------------------------------------------
@@ -144,12 +149,10 @@ class ClientChannel:
 
     def read(self, flags: int, nonce: int, start: int, entries_max: int, bytes_max: int) -> None:
         limits = self.plane.limits
-        if self.port.reads >= limits.reads_max:
+        if flags & (READ_TAIL | READ_VERIFIED):
+            self._tail(flags, nonce, start, bytes_max)
+        elif self.port.reads >= limits.reads_max:
             self.refuse(0, nonce, Overloaded(self.port.reads))
-        elif flags & READ_TAIL:
-            self._begin_read(nonce)
-            most = min(bytes_max or limits.read_bytes_max, limits.read_bytes_max)
-            self.plane.tails.read(self, nonce, start, most)
         else:
             size = limits.read_bytes_max if entries_max else 0
             if size and not self.plane.answers.take(size):
@@ -157,6 +160,30 @@ class ClientChannel:
                 return
             self._begin_read(nonce, size)
             self._ask(Read(nonce, start, min(entries_max, READ_ENTRIES_MAX)))
+
+    def _tail(self, flags: int, nonce: int, start: int, bytes_max: int) -> None:
+        """One that waits costs little, and counts as a read only when it is answered."""
+        limits = self.plane.limits
+        if len(self.tails) >= limits.tails_max:
+            self.refuse(0, nonce, Overloaded(len(self.tails)))
+            return
+        self._check_nonce(nonce)
+        self.tails.add(nonce)
+        most = min(bytes_max or limits.read_bytes_max, limits.read_bytes_max)
+        self.plane.tails.read(self, nonce, start, most, bool(flags & READ_VERIFIED))
+
+    def awaits(self, nonce: int) -> bool:
+        """Whether somebody still waits for this tail."""
+        return nonce in self.tails
+
+    def begins_answer(self, nonce: int) -> bool:
+        """Whether a tail may be answered now, and counts as a read; else when others have been."""
+        if self.port.reads >= self.plane.limits.reads_max:
+            return False
+        self.tails.discard(nonce)
+        self.reads[nonce] = 0
+        self.port.reads += 1
+        return True
 
     def locate(self, nonce: int, timestamp_ms: int) -> None:
         if self.port.reads >= self.plane.limits.reads_max:
@@ -166,15 +193,22 @@ class ClientChannel:
         self.plane.tails.locate(self, nonce, timestamp_ms)
 
     def register(self, nonce: int) -> None:
+        self.registering.add(nonce)
         self._ask(Register(nonce))
 
     def _ask(self, message: Message) -> None:
         self.plane.gather(Envelope(self.shard, self.name, 0, self.plane.name, 0, message))
 
-    def _begin_read(self, nonce: int, set_aside: int = 0) -> None:
-        if nonce in self.reads:
-            self.plane.answers.give_back(set_aside)
+    def _check_nonce(self, nonce: int) -> None:
+        if nonce in self.reads or nonce in self.tails:
             raise MalformedFrame(f"the nonce {nonce} is in use")
+
+    def _begin_read(self, nonce: int, set_aside: int = 0) -> None:
+        try:
+            self._check_nonce(nonce)
+        except MalformedFrame:
+            self.plane.answers.give_back(set_aside)
+            raise
         self.reads[nonce] = set_aside
         self.port.reads += 1
 
@@ -195,20 +229,28 @@ class ClientChannel:
                 self.number, message.nonce, message.commit, count, raw
             ))  # fmt: skip
         elif isinstance(message, Registered):
+            self.registering.discard(message.nonce)
             self.port.send(encode_registered(self.number, message.nonce, message.session))
 
     def result(self, nonce: int, frame: list[Buffer]) -> None:
         """Of a read."""
-        if nonce in self.reads:
+        if nonce in self.tails:  # there was nothing to read
+            self.tails.remove(nonce)
+            self.port.reads += 1
+            self.port.deliver(frame)
+        elif nonce in self.reads:
             self.plane.answers.give_back(self.reads.pop(nonce))
             self.port.deliver(frame)
 
     def refuse(self, session: int, nonce: int, refusal: Refusal) -> None:
         self.plane.refusals[type(refusal).__name__] += 1
         self._settle(session, nonce)
-        if not session and nonce in self.reads:
-            self.plane.answers.give_back(self.reads.pop(nonce))
-            self.port.reads -= 1
+        if not session:
+            self.tails.discard(nonce)
+            self.registering.discard(nonce)
+            if nonce in self.reads:
+                self.plane.answers.give_back(self.reads.pop(nonce))
+                self.port.reads -= 1
         self.port.send(encode_refused(self.number, ClientRefused(session, nonce, refusal)))
 
     def _settle(self, session: int, request: int) -> None:
@@ -221,7 +263,7 @@ class ClientChannel:
         """Nobody will answer: the client has to look for the leader."""
         for session, request in list(self.unanswered):
             self.refuse(session, request, NotLeader(None))
-        for nonce in list(self.reads):
+        for nonce in [*self.reads, *self.tails, *self.registering]:
             self.refuse(0, nonce, NotLeader(None))
 
     def close(self) -> None:
@@ -232,6 +274,7 @@ class ClientChannel:
         self.port.reads -= len(self.reads)
         self.plane.answers.give_back(sum(self.reads.values()))
         self.reads.clear()
+        self.tails.clear()
         self.plane.forget_client(self.name)
 
 
@@ -294,6 +337,10 @@ class ClientPort(Receiver):
             bound = self._channels.pop(frame.channel, None)
             if bound is not None:
                 bound.close()
+            if len(self._channels) >= self._plane.limits.channels_max:
+                why = f"{len(self._channels)} channels are bound"
+                self.connection.close(Reason.OVERLOADED, why)
+                return
             self._channels[frame.channel] = ClientChannel(
                 self._plane, self, frame.channel, attach.shard
             )
@@ -323,6 +370,8 @@ class ClientPort(Receiver):
             frame = self._results.popleft()
             connection.send(frame)
             self._untaken.append((_length(frame), connection.said_bytes))
+        if self._plane.tails.held:
+            connection.loop.call_soon(self._plane.tails.go_on)
 
     def settle(self) -> None:
         """What has been taken counts no more."""

@@ -50,6 +50,8 @@ class PlaneLimits:
     entry_bytes_max: int = 4 << 20
     inflight_bytes_max: int = 64 << 20
     reads_max: int = 8
+    tails_max: int = 1024
+    channels_max: int = 1024
     read_bytes_max: int = 1 << 20
     tail_wait_ms: int = 1000
     link_timeout_ms: int = 1000
@@ -57,7 +59,7 @@ class PlaneLimits:
 
 
 class DataPlane:
-    """`start`, then `send`; `learn` where other nodes are."""
+    """`start`, run `tend`, then `send`; `learn` where other nodes are."""
 
     def __init__(
         self,
@@ -97,7 +99,6 @@ class DataPlane:
         self._raw: tuple[tuple[Entry, ...], list[Buffer]] = ((), [])
         self._named = 0
         self._listener: Listener | None = None
-        self._ticking: asyncio.Task[None] | None = None
 
     def attach_host(self, host: NodeHost) -> None:
         self.host = host
@@ -116,13 +117,10 @@ class DataPlane:
             connections_max=self.limits.connections_max,
             tls=self.tls,
         )
-        self._ticking = asyncio.create_task(self._tick())
         return self._listener.address
 
     async def stop(self) -> None:
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+        self.tails.close()
         for link in list(self.links.values()):
             await link.close()
         if self._listener is not None:
@@ -145,7 +143,8 @@ class DataPlane:
                 if node in self.links:
                     self.links[node].moved()
 
-    async def _tick(self) -> None:
+    async def tend(self) -> None:
+        """What has to do with time; a task for as long as the node listens."""
         ticks = 0
         while True:
             await asyncio.sleep(TICK_MS / 1000)

@@ -33,6 +33,10 @@ from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
 from shardlog_node.verifying import is_intact
 
+SHARD_NAME_BYTES_MAX = 80
+"""So that its directory has a name, however it has to be written."""
+BACKLOG_TICKS = 50
+"""A leader whose disk has been too far behind for so long hands over."""
 IDLE_TICKS = 5
 """Replicas that do not lead are told of the time so much more rarely."""
 
@@ -48,7 +52,16 @@ class HostLimits:
 class HostedReplica:
     """One replica that is running here; it is its driver's disk."""
 
-    __slots__ = ("_clock_ms", "_host", "_hosted", "driver", "on_failed", "repaired")
+    __slots__ = (
+        "_backlog_ticks",
+        "_clock_ms",
+        "_host",
+        "_hosted",
+        "driver",
+        "on_failed",
+        "repaired",
+        "stopped",
+    )
 
     def __init__(
         self,
@@ -61,6 +74,8 @@ class HostedReplica:
         self.on_failed = on_failed
         # Entries that were written anew.
         self.repaired = 0
+        self.stopped = False
+        self._backlog_ticks = 0
         self._hosted: Hosted
         self._hosted, recovered = host.volume.open(shard, self._synced, self._disk_failed)
         replica = self._replica(host, shard, recovered)
@@ -88,26 +103,38 @@ class HostedReplica:
         return lead is not None and lead.heard_by_quorum(replica.member, since_ms)
 
     def tick(self, draining: bool) -> None:
-        """One whose disk is full, or far too slow, should not lead."""
+        """One whose disk is full, or far too slow for long, should not lead."""
         replica = self.replica
         if replica.role is not Role.NOT_MEMBER:
-            replica.draining = draining or self.store.stalled is not None or replica.backlogged()
+            self._backlog_ticks = self._backlog_ticks + 1 if replica.backlogged() else 0
+            slow = self._backlog_ticks >= BACKLOG_TICKS
+            replica.draining = draining or slow or self.store.stalled is not None
             self.step(Tick())
 
     def step(self, event: Event) -> None:
         self.steps((event,))
 
     def steps(self, events: Sequence[Event]) -> None:
-        """A broken invariant stops the replica, before it does harm."""
+        """Whatever goes wrong in a step stops the replica, before it does harm.
+
+        The machine has moved on then, and not all that it asked for has been done.
+        """
+        if self.stopped:
+            return
         try:
             self.driver.steps(self._clock_ms(), events)
-        except ImpossibleState as failure:
+        except Exception as failure:
             self.stop(failure)
+            if not isinstance(failure, ImpossibleState | StorageFailure):
+                raise
         else:
             self._host.on_stepped(self)
 
     def stop(self, failure: Exception) -> None:
+        """Nothing more is done, not even what was asked for already."""
+        self.stopped = True
         self.driver.stop()
+        self.store.abandon()
         self.on_failed(self, failure)
 
     # --- the driver's disk -----------------------------------------------------------------------
@@ -158,6 +185,8 @@ class NodeHost:
         self.replicas: dict[str, HostedReplica] = {}
         # Replicas that cannot run, and why.
         self.failed: dict[str, Exception] = {}
+        # Stores of replicas that were stopped, which may still have something on its way.
+        self._ending: dict[str, Store] = {}
         self._calls: dict[str, asyncio.Future[Envelope]] = {}
         self._called = 0
 
@@ -199,18 +228,27 @@ class NodeHost:
         shard = replica.replica.shard
         if self.replicas.get(shard) is replica:
             del self.replicas[shard]
+            self._ending[shard] = replica.store
             self._give_up(shard, failure)
             self.on_stopped(shard)
 
     def _give_up(self, shard: str, failure: Exception) -> None:
         """For now; what is wrong may be mended, or may go away."""
         self.failed[shard] = failure
-        loop = asyncio.get_running_loop()
-        loop.call_later(self.host_limits.reopen_ms / 1000, self._open_again, shard)
+        self._try_later(shard)
 
     def _open_again(self, shard: str) -> None:
-        if shard in self.failed:
+        """Not before what its predecessor had on its way to the disk is there."""
+        ending = self._ending.get(shard)
+        if ending is not None and ending.running:
+            self._try_later(shard)
+        elif shard in self.failed:
+            self._ending.pop(shard, None)
             self._open(shard)
+
+    def _try_later(self, shard: str) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.host_limits.reopen_ms / 1000, self._open_again, shard)
 
     # --- envelopes -------------------------------------------------------------------------------
 
@@ -231,7 +269,8 @@ class NodeHost:
         ]
         replica = self.replicas.get(shard)
         if replica is None and any(type(each.message) not in FROM_CLIENTS for each in envelopes):
-            replica = self._open(shard) if shard not in self.failed else None
+            known = shard in self.failed or len(shard.encode()) > SHARD_NAME_BYTES_MAX
+            replica = None if known else self._open(shard)
         if replica is None:
             self._refuse_clients(envelopes)
             return

@@ -69,6 +69,7 @@ class NodeProcess:
         self._hurried = asyncio.Event()
         self._parts = AsyncExitStack()
         self._hosting: asyncio.Task[None]
+        self._beside: list[asyncio.Task[None]] = []
 
         tls = load_tls(settings)
         self.clock = NodeClock(_since_boot_ns, time.time_ns)
@@ -132,8 +133,10 @@ class NodeProcess:
             if self._hosting.done():
                 self._hosting.result()
             await self._listen()
-            for each in (self._watch.run(), self._scrubber.run()):
-                self._parts.push_async_callback(_ended, asyncio.create_task(each))
+            for each in (self._watch.run(), self._scrubber.run(), self.plane.tend()):
+                task = asyncio.create_task(each)
+                self._beside.append(task)
+                self._parts.push_async_callback(_ended, task)
         except BaseException:
             await self._parts.aclose()
             raise
@@ -190,8 +193,13 @@ class NodeProcess:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or the replicas cannot be run any more, which raises."""
         stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({stopping, self._hosting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {stopping, self._hosting, *self._beside}, return_when=asyncio.FIRST_COMPLETED
+        )
         stopping.cancel()
+        for task in self._beside:
+            if task.done():
+                task.result()
 
     def hurry(self) -> None:
         self._hurried.set()

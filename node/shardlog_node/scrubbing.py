@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.effects import ReadFailed, RewriteEntry
-from shardlog.protocol.entry import Kind
+from shardlog.protocol.entry import Header, Kind
 from shardlog.protocol.states import Role
 from shardlog.storage.failures import StorageFailure
 from shardlog.storage.scrubbing import Scrubbed
@@ -59,11 +59,13 @@ class Scrubber:
 
     async def run(self) -> None:
         if not self._limits.core_share:
-            return
+            await asyncio.Event().wait()
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, "scrub") as thread:
             while True:
                 worked = False
+                for shard in self.progress.keys() - self._host.replicas.keys():
+                    del self.progress[shard]
                 for shard, hosted in list(self._host.replicas.items()):
                     state = self._state(shard, hosted)
                     start = max(state.at, hosted.replica.log.first)
@@ -102,11 +104,17 @@ class Scrubber:
                 state.found_bad += 1
                 hosted.step(ReadFailed(base))
         for header in piece.slotless:
-            if hosted.replica.log.starting_at(header.base) == header:
-                entry = hosted.read(header)
-                if entry is not None:
-                    state.slots_mended += 1
-                    hosted.submit(RewriteEntry(entry))
+            self._mend_slot(hosted, state, header)
+
+    def _mend_slot(self, hosted: HostedReplica, state: Progress, header: Header) -> None:
+        try:
+            same = hosted.replica.log.starting_at(header.base) == header
+            entry = hosted.read(header) if same else None
+        except StorageFailure:
+            return
+        if entry is not None:
+            state.slots_mended += 1
+            hosted.submit(RewriteEntry(entry))
 
     def _is_bad(self, hosted: HostedReplica, base: int) -> bool:
         """Looked at once more: the log may have been cut or repaired since it was read.
@@ -116,10 +124,13 @@ class Scrubber:
         replica = hosted.replica
         if replica.role is Role.NOT_MEMBER or base in replica.log.marks:
             return False
-        header = replica.log.starting_at(base)
-        if header is None or header.kind is Kind.UNKNOWN:
-            return header is not None
-        return hosted.read(header) is None
+        try:
+            header = replica.log.starting_at(base)
+            if header is None or header.kind is Kind.UNKNOWN:
+                return header is not None
+            return hosted.read(header) is None
+        except StorageFailure:
+            return False  # it cannot be told now
 
     def _rest_s(self, piece: Scrubbed, cpu_s: float) -> float:
         by_core = cpu_s / self._limits.core_share - cpu_s

@@ -29,6 +29,7 @@ from shardlog.protocol.failures import (
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.serving import refusal_to_serve
 from shardlog.storage.failures import StorageFailure
+from shardlog.storage.segment import Raw
 from shardlog.transport.entries import join_entries
 from shardlog.transport.frames import (
     encode_located,
@@ -51,6 +52,7 @@ class TailRead:
     nonce: int
     start: int
     bytes_max: int
+    verified: bool
     waited_ms: int = 0
 
     def refuse(self, refusal: Refusal) -> None:
@@ -67,9 +69,13 @@ class Tails:
         self.held: deque[TailRead] = deque()
         self._threads = ThreadPoolExecutor(READING_THREADS, "reads")
         self.waiting: dict[str, list[TailRead]] = {}
+        # The commit offsets that those who wait were compared with.
+        self._commits: dict[str, int] = {}
 
-    def read(self, channel: ClientChannel, nonce: int, start: int, bytes_max: int) -> None:
-        self._take(TailRead(channel, nonce, start, bytes_max))
+    def read(
+        self, channel: ClientChannel, nonce: int, start: int, bytes_max: int, verified: bool
+    ) -> None:
+        self._take(TailRead(channel, nonce, start, bytes_max, verified))
 
     def _take(self, read: TailRead) -> None:
         shard = read.channel.shard
@@ -91,7 +97,7 @@ class Tails:
             if self._answers.bytes >= self._answers.bytes_max:
                 return
             read = self.held.popleft()
-            if read.nonce in read.channel.reads:
+            if read.channel.awaits(read.nonce):
                 self._take(read)
 
     def stepped(self, hosted: HostedReplica) -> None:
@@ -100,7 +106,9 @@ class Tails:
         waiting = self.waiting.get(replica.shard)
         if waiting is None:
             return
-        if replica.lead is None or any(read.start < replica.commit for read in waiting):
+        risen = replica.commit > self._commits.get(replica.shard, -1)
+        self._commits[replica.shard] = replica.commit
+        if replica.lead is None or (risen and any(read.start < replica.commit for read in waiting)):
             del self.waiting[replica.shard]
             for read in waiting:
                 self._take(read)
@@ -112,12 +120,12 @@ class Tails:
             for read in waiting:
                 read.waited_ms += passed_ms
             late = [read for read in waiting if read.waited_ms >= self._wait_ms]
-            if late:
-                self.waiting[shard] = [read for read in waiting if read not in late]
+            if len(late) == len(waiting):
+                del self.waiting[shard]
+            elif late:
+                self.waiting[shard] = [read for read in waiting if read.waited_ms < self._wait_ms]
             for read in late:
                 self._give_up(hosted, read)
-            if not self.waiting.get(shard):
-                self.waiting.pop(shard, None)
 
     def _give_up(self, hosted: HostedReplica | None, read: TailRead) -> None:
         if hosted is None:
@@ -128,6 +136,9 @@ class Tails:
             commit = hosted.replica.commit
             frame = encode_read_result(read.channel.number, read.nonce, commit, 0, [])
             read.channel.result(read.nonce, frame)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False)
 
     def refuse(self, shard: str) -> None:
         """Those who wait are told by their channel."""
@@ -158,35 +169,42 @@ class Tails:
     # --- serving ---------------------------------------------------------------------------------
 
     def _serve(self, hosted: HostedReplica, read: TailRead) -> None:
-        commit = hosted.replica.commit
-        raw = hosted.store.raw(read.start, commit, read.bytes_max)
-        size = raw.length if raw is not None else read.bytes_max
-        if not self._answers.take(size):
+        if not self._answers.take(read.bytes_max):
             self.held.append(read)
             return
-        if raw is None:
-            self._answers.give_back(size)
-            self._serve_one_by_one(hosted, read)
+        if not read.channel.begins_answer(read.nonce):
+            self._answers.give_back(read.bytes_max)
+            self.held.append(read)
             return
+        commit = hosted.replica.commit
 
-        def done(data: bytes) -> None:
-            self._answers.give_back(size)
+        def done(found: tuple[Raw, bytes] | None) -> None:
+            self._answers.give_back(read.bytes_max)
+            if found is None:
+                self._serve_one_by_one(hosted, read)
+                return
+            raw, data = found
             channel = read.channel
             head = encode_read_result_head(channel.number, read.nonce, commit, raw.count, len(data))
             channel.result(read.nonce, [head, data])
 
-        def failed() -> None:
-            self._answers.give_back(size)
-            self._serve_one_by_one(hosted, read)
+        def read_raw() -> tuple[Raw, bytes] | None:
+            raw = hosted.store.raw(read.start, commit, read.bytes_max)
+            return None if raw is None else (raw, hosted.store.read_raw(raw))
 
-        self._in_thread(
-            partial(hosted.store.read_raw, raw),
-            done,
-            failed,
-        )
+        if read.verified:
+            done(None)
+        else:
+            self._in_thread(read_raw, done, lambda: done(None))
 
     def _serve_one_by_one(self, hosted: HostedReplica, read: TailRead) -> None:
-        """What is committed but not durable here yet is still in memory."""
+        """Each is verified.  What is committed but not durable here yet is still in memory."""
+        try:
+            self._read_one_by_one(hosted, read)
+        except StorageFailure as failure:
+            read.refuse(NotReady(f"the log cannot be read: {failure}"))
+
+    def _read_one_by_one(self, hosted: HostedReplica, read: TailRead) -> None:
         replica = hosted.replica
         first = replica.log.covering(read.start)
         if first is None:
@@ -227,9 +245,9 @@ class Tails:
             failure = future.exception()
             if failure is None:
                 done(future.result())
-            elif isinstance(failure, StorageFailure):
-                failed()
-            else:
+                return
+            failed()
+            if not isinstance(failure, StorageFailure):
                 raise failure
 
         loop.run_in_executor(self._threads, work).add_done_callback(ended)

@@ -221,7 +221,7 @@ class Segments:
         found: Slot | None = None
         while low < high:
             middle = (low + high) // 2
-            index, last = self._readable(middle, high)
+            index, last = self._readable(items, middle, high)
             if last is None:
                 high = middle
             elif last.header.timestamp_ms < timestamp_ms:
@@ -257,11 +257,11 @@ class Segments:
             base = place.slot.header.end
         return base
 
-    def _readable(self, index: int, high: int) -> tuple[int, Slot | None]:
+    def _readable(self, items: Sequence[Segment], index: int, high: int) -> tuple[int, Slot | None]:
         """The first segment in `[index, high)` with a slot that can be read, and the last such."""
         for at in range(index, high):
-            self.items[at].load_count()
-            last = self.items[at].last_readable()
+            items[at].load_count()
+            last = items[at].last_readable()
             if last is not None:
                 return at, last
         return high, None

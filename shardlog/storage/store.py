@@ -301,4 +301,14 @@ class Store:
     def fail(self, round_: Round) -> None:
         """Nobody knows what of it is durable: this store is at its end."""
         self.broken = True
+        self._running = None
         round_.release()
+
+    def abandon(self) -> None:
+        """Nothing more is taken; a round that is on its way is still to be failed."""
+        self.broken = True
+
+    @property
+    def running(self) -> bool:
+        """Whether a round is on its way to the disk."""
+        return self._running is not None

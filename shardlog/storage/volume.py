@@ -224,7 +224,13 @@ class Volume:
             if not self._ended.done():
                 self._ended.set_exception(done)
             return
-        self._settle(done)
+        try:
+            self._settle(done)
+        except Exception as failure:
+            # Nobody knows what became of the others: the volume is not run any further.
+            if not self._ended.done():
+                self._ended.set_exception(failure)
+            return
         if self._loop is not None:
             self._begin()
 
@@ -289,7 +295,9 @@ class Volume:
 
     def _settle(self, batch: list[Done]) -> None:
         for hosted, round_, failure in batch:
-            if failure is None:
+            if hosted.store.broken:
+                hosted.store.fail(round_)  # its replica was stopped meanwhile
+            elif failure is None:
                 for token in hosted.store.finish(round_):
                     hosted.on_synced(token)
                 if hosted.store.waiting:

@@ -29,6 +29,7 @@ class PlaneCluster(Cluster):
         super().__init__(directory, names)
         self.plane_limits = limits or PlaneLimits()
         self.planes: dict[str, DataPlane] = {}
+        self.tending: dict[str, asyncio.Task[None]] = {}
         self.addresses: dict[str, str] = {}
 
     @asynccontextmanager
@@ -41,7 +42,8 @@ class PlaneCluster(Cluster):
                 self.names = names
                 yield
         finally:
-            for plane in self.planes.values():
+            for name, plane in self.planes.items():
+                self.tending[name].cancel()
                 await plane.stop()
 
     async def begin(self, name: str) -> NodeHost:
@@ -59,6 +61,7 @@ class PlaneCluster(Cluster):
         self.nodes[name] = node
         self.tasks[name] = asyncio.create_task(node.run())
         host, port = await plane.start("127.0.0.1", 0)
+        self.tending[name] = asyncio.create_task(plane.tend())
         self.addresses[name] = f"{host}:{port}"
         return node
 
@@ -66,6 +69,7 @@ class PlaneCluster(Cluster):
         plane = self.planes.pop(name, None)
         await super().stop(name)
         if plane is not None:
+            self.tending.pop(name).cancel()
             await plane.stop()
 
     async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope:

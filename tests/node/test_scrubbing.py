@@ -83,6 +83,13 @@ def test_a_share_of_nothing_turns_it_off(tmp_path: Path):
     async def story() -> None:
         cluster = Cluster(tmp_path, "a")
         async with cluster.running():
-            await Scrubber(cluster.nodes["a"], ScrubLimits(core_share=0)).run()
+            leader = await cluster.create("orders")
+            scrubber = Scrubber(cluster.nodes[leader], ScrubLimits(core_share=0))
+            scrubbing = asyncio.create_task(scrubber.run())
+            session = await cluster.session(leader, "orders")
+            await cluster.append(leader, "orders", session, 1)
+            assert not scrubbing.done()
+            assert not scrubber.progress
+            scrubbing.cancel()
 
     asyncio.run(story())
