@@ -11,6 +11,7 @@ from shardlog.protocol.failures import (
     OffsetTrimmed,
     Overloaded,
     Refusal,
+    SessionUnknown,
 )
 from shardlog.protocol.leadership import Leadership, PendingRead, Waiter
 from shardlog.protocol.messages import Append, Appended, Envelope, Read, Register
@@ -63,7 +64,9 @@ def append(r: ReplicaState, envelope: Envelope, message: Append) -> None:
         r.refuse(envelope, Illegal("a batch holds at least one record"))
         return
     known = admitted(lead, message)
-    if isinstance(known, Refusal):
+    if isinstance(known, SessionUnknown):
+        r.refuse(envelope, refusal_of_a_stranger(r, lead, known))
+    elif isinstance(known, Refusal):
         r.refuse(envelope, known)
     elif known is not None:
         _answer_again(r, lead, envelope, message, known)
@@ -78,6 +81,24 @@ def append(r: ReplicaState, envelope: Envelope, message: Append) -> None:
 def admitted(lead: Leadership, message: Append) -> int | Refusal | None:
     """By the table at the tip of the log, the uncommitted suffix included (rule 18)."""
     return admit(lead.tip, message.session, message.request)
+
+
+def refusal_of_a_stranger(r: ReplicaState, lead: Leadership, unknown: SessionUnknown) -> Refusal:
+    """A client gives its session up when it hears this, so it must not rest on what may be undone.
+
+    An eviction that is committed is final, whoever leads.  One that is not may be cut off.  And of
+    a session that would stand behind our log another leader may know, unless a quorum is with us.
+    """
+    session, committed = unknown.session, r.sessions
+    if session < committed.applied:
+        if session not in committed.sessions:
+            return unknown
+        return NotReady("the session's eviction is not committed yet")
+    if session < r.log.end:
+        return NotReady("the session is not committed here yet")
+    if lead.heard_by_quorum(r.member, r.now_ms - r.limits.quorum_silence_ms):
+        return unknown
+    return NotReady("the leader has not heard a quorum lately")
 
 
 def _append_new(r: ReplicaState, lead: Leadership, envelope: Envelope, message: Append) -> None:
