@@ -9,8 +9,9 @@ answers with the offset that the first try got.
 When a request is refused for good, because the session was evicted or the batch may not be, no
 later number can be appended either.  What was sent once is then certainly not in the log, and goes
 on under a new session; if any was sent more often nobody can tell, and all their callers hear of
-it.  The new session waits for the answers to those that were sent before.  A request whose deadline
-has passed is still sent again for those behind it, and given up with the last of them.
+it.  A send that was refused for the moment only appended nothing, and does not count.  The new
+session waits for the answers to those that were sent before.  A request whose deadline has passed
+is still sent again for those behind it, and given up with the last of them.
 """
 
 from __future__ import annotations
@@ -168,6 +169,7 @@ class Delivery:
 
     def refused(self, request: int, refusal: Refusal) -> None:
         if isinstance(refusal, RequestGap):
+            self._window.came_to_nothing(request)
             return  # one before it was refused too, and that starts all over
         if isinstance(refusal, ReplyForgotten):
             found = self._window.answered(request)
@@ -180,6 +182,7 @@ class Delivery:
         if not isinstance(refusal, SessionUnknown):
             failure = failure_of(self._shard, refusal)
         if isinstance(failure, Busy):
+            self._window.came_to_nothing(request)
             self._window.rewind(request)
             self._break(failure, in_step=True)
         elif isinstance(failure, Unavailable):

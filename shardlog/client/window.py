@@ -59,6 +59,12 @@ class Window:
         before = number - self.requests[0].number if self.requests else 0
         self._sent = min(self._sent, max(0, before))
 
+    def came_to_nothing(self, number: int) -> None:
+        """A node said of one send of this request that it appended nothing."""
+        index = number - self.requests[0].number if self.requests else -1
+        if 0 <= index < len(self.requests) and self.requests[index].sends:
+            self.requests[index].sends -= 1
+
     def answered(self, number: int) -> Request | None:
         """The request with this number; None if it is not here, or was answered before."""
         if not self.requests:

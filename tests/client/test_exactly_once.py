@@ -7,7 +7,7 @@ import pytest
 
 from client.cluster import LIMITS, SHARD, Story, story, until
 from shardlog.client import ClientLimits
-from shardlog.client.failures import DeadlineExceeded, SessionEvicted
+from shardlog.client.failures import Busy, DeadlineExceeded, SessionEvicted
 from shardlog.protocol.effects import Limits
 
 FAST = ClientLimits(attempt_ms=300, ping_after_ms=100, silence_ms=300, connect_ms=300)
@@ -115,6 +115,32 @@ def test_T7_an_idle_session_that_was_evicted_costs_nothing(tmp_path: Path):
         assert producer.session != session
         values = [record.value for record in await s.records()]
         assert values == [b"first", *[b"%d" % n for n in range(40)]]
+
+
+def test_T7_an_eviction_that_took_a_while_to_be_committed_costs_nothing(tmp_path: Path):
+    """Refused for the moment, again and again, it is still certainly not in the log."""
+
+    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=1))
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        await producer.append(b"first")
+        session = producer.session
+        followers = [name for name in s.cluster.names if name != s.leader]
+        for name in followers:
+            await s.cluster.stop(name)
+        end = s.cluster.end(s.leader)
+        evicting = asyncio.create_task(s.cluster.session(s.leader, SHARD))
+        await until(lambda: s.cluster.end(s.leader) == end + 1)
+        futures = [producer.send(b"%d" % n) for n in range(3)]
+        await until(lambda: isinstance(producer._delivery._last, Busy))
+        assert producer.session == session
+        for name in followers:
+            await s.cluster.begin(name)
+        await asyncio.gather(*futures)
+        assert producer.session not in (0, session)
+        await asyncio.gather(evicting, return_exceptions=True)
+        values = [record.value for record in await s.records()]
+        assert values == [b"first", b"0", b"1", b"2"]
 
 
 def test_T7_sessions_that_evict_each_other_all_the_time(tmp_path: Path):

@@ -51,6 +51,17 @@ def test_one_that_did_not_get_out_is_the_next_again():
     assert sent(window) == [1, 2]
 
 
+def test_a_send_that_came_to_nothing_does_not_count():
+    window, made = filled(2)
+    sent(window)
+    for number in (1, 2, 2, 3, 0):
+        window.came_to_nothing(number)
+    assert [each.sends for each in made] == [0, 0]
+    window.rewind(1)
+    assert sent(window) == [1, 2]
+    assert [each.sends for each in made] == [1, 1]
+
+
 def test_an_answer_counts_once_and_strangers_count_nothing():
     window, made = filled(2)
     sent(window)
