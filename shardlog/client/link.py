@@ -20,6 +20,7 @@ from shardlog.transport.frame_messages import to_message
 from shardlog.transport.frames import CHANNELS_MAX, FIXED, Buffer, Frame, FrameType
 from shardlog.transport.handshake import Attach, decode_attached, encode_attach
 
+_IS_APPENDED = int(FrameType.APPENDED)  # a plain number: every answer is compared with it
 _APPENDED = FIXED[FrameType.APPENDED].unpack
 _NONCE = struct.Struct("<Q").unpack_from
 _BY_NONCE = frozenset({FrameType.REGISTERED, FrameType.READ_RESULT, FrameType.LOCATED})
@@ -177,7 +178,7 @@ class Link:
             channel = channels.get(number)
             if channel is None:
                 continue
-            if kind == 19:
+            if kind == _IS_APPENDED:
                 session, request, base = _APPENDED(payload)
                 producer = channel.sessions.get(session)
                 if producer is not None:
