@@ -64,11 +64,12 @@ class Exchange:
         return Backoff(limits.backoff_first_ms, limits.backoff_most_ms, self._random.random)
 
     async def ask(
-        self, what: str, request: Request, deadline: Deadline, expected_ms: int = 0
+        self, what: str, request: Request, deadline: Deadline, tail_wait_ms: int = 0
     ) -> Frame:
         """The answer, from whoever leads, however often it takes within the deadline.
 
-        `expected_ms` is how long the node may take its time.
+        `tail_wait_ms` is how long the node may wait for news: tails do not stand in the way of
+        other reads.
         """
         backoff = self.backoff()
         last: ClientFailure | None = None
@@ -78,8 +79,9 @@ class Exchange:
                     channel: Channel | None = None
                     try:
                         channel = await self.route.leader()
-                        async with channel.link.reads:
-                            return await self.once(channel, request, expected_ms)
+                        link = channel.link
+                        async with link.tails if tail_wait_ms else link.reads:
+                            return await self.once(channel, request, tail_wait_ms)
                     except Unavailable as failure:
                         last = failure
                     if channel is not None:

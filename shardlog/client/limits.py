@@ -17,8 +17,9 @@ class ClientLimits:
     """`deadline_ms` is for every call that is given no other.
 
     A request that has been unanswered for `attempt_ms` makes the client ask who leads now.  A node
-    that has said nothing for `silence_ms` is taken for lost.  So many as `reads_max` wait for an
-    answer on one connection.  `read_bytes` is asked for at once; a reader holds up to
+    that has said nothing for `silence_ms` is taken for lost.  On one connection `reads_max` reads
+    may wait for an answer, and besides `tails_max` tails, which may have to wait for somebody to
+    append.  `read_bytes` is asked for at once; a reader holds up to
     `prefetch_bytes_max` and one answer more.
     """
 
@@ -32,6 +33,7 @@ class ClientLimits:
     silence_ms: int = 1_200
     tail_wait_ms: int = 1_000
     reads_max: int = 8
+    tails_max: int = 1_024
     read_bytes: int = 1 << 20
     read_entries_max: int = 1_024
     prefetch_bytes_max: int = 4 << 20

@@ -121,10 +121,12 @@ class Link:
 
     connection: Connection
 
-    def __init__(self, address: str, reads_max: int) -> None:
+    def __init__(self, address: str, reads_max: int, tails_max: int) -> None:
         self.address = address
         self.reads = asyncio.Semaphore(reads_max)
         """First come, first served: more reads than these at once a node may refuse."""
+        self.tails = asyncio.Semaphore(tails_max)
+        """Apart from the reads: a tail waits for what is yet to be appended."""
         self._channels: dict[int, Channel] = {}
         self._by_shard: dict[str, Channel] = {}
         self._attaching: dict[str, asyncio.Lock] = {}

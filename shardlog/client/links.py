@@ -44,7 +44,7 @@ class Links:
         return await asyncio.shield(opening)
 
     async def _connect(self, address: str) -> Link:
-        link = Link(address, self._limits.reads_max)
+        link = Link(address, self._limits.reads_max, self._limits.tails_max)
         try:
             host, port = split_address(address)
             await connect(

@@ -259,3 +259,23 @@ def test_more_tails_than_a_node_answers_at_once(tmp_path: Path):
         assert offset >= end
         for tail in tails:
             assert [record.value for record in await tail] == [b"00000", b"00000"]
+
+
+def test_tails_that_wait_keep_nobody_else_waiting(tmp_path: Path):
+    """Neither other reads, which are few at a time, nor each other."""
+    a_minute = 60_000
+
+    @story(tmp_path, plane_limits=PlaneLimits(reads_max=2, tail_wait_ms=a_minute),
+           client_limits=ClientLimits(reads_max=2, tail_wait_ms=a_minute))  # fmt: skip
+    async def _(s: Story) -> None:
+        first, last = await fill(s, 2)
+        tails = [asyncio.create_task(taken(s.client.tail(SHARD, last + 1), 1)) for _ in range(40)]
+        reads = s.cluster.planes[s.leader].tails
+        await until(lambda: len(reads.waiting.get(SHARD, ())) == len(tails))
+        assert await s.client.end(SHARD) == last + 1
+        assert [record.offset for record in await s.records()] == [first, last]
+        assert len(reads.waiting[SHARD]) == len(tails)
+        await fill(s, 1)
+        for tail in tails:
+            (record,) = await tail
+            assert record.offset > last
