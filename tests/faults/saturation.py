@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from faults.cluster import PATIENCE_S, FaultCluster, until
 from faults.processes import Process
 from shardlog.client import Client
+from shardlog.client.failures import SessionEvicted
 
 RECORD = bytes(1024)
 BATCH = [RECORD] * 240
@@ -45,6 +46,8 @@ class Saturation:
                 try:
                     await producer.append_many(BATCH)
                     self.acknowledged_bytes += BATCH_BYTES
+                except SessionEvicted:
+                    pass  # whoever registers without end evicts others: it goes on in a new one
                 finally:
                     room.release()
 
