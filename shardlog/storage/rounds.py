@@ -98,6 +98,8 @@ class Round:
     settles: bool = False
     # Whether entries are left to the kernel to write back (`durability: Relaxed`).
     relaxed: bool = False
+    # Whether the slots of its own group are durable too, so that nothing is left for the next.
+    complete: bool = False
     # Open until `release`.
     pinned: dict[str, File] = field(default_factory=dict)
 
@@ -108,9 +110,12 @@ class Round:
         if self.group is not None:
             self._write(self.group.segment.path, self.group.position, self.group.buffers)
         if self.slotted is not None:
-            segment = self.slotted.segment
-            at = segment.slot_position(self.slotted.index)
-            self._write(segment.path, at, [self.slotted.packed_slots()])
+            self._write_slots(self.slotted)
+
+    def _write_slots(self, group: Group) -> None:
+        segment = group.segment
+        at = segment.slot_position(group.index)
+        self._write(segment.path, at, [group.packed_slots()])
 
     def _write(self, path: str, position: int, buffers: Sequence[Buffer]) -> None:
         file = self.pinned.get(path)
@@ -126,6 +131,13 @@ class Round:
     def sync(self) -> None:
         for file in self.unsynced:
             file.sync()
+
+    def complete_group(self) -> None:
+        """After its sync, when nothing waits: the slots, and a sync of their own."""
+        assert self.group is not None
+        self._write_slots(self.group)
+        self.sync()
+        self.complete = True
 
     def release(self) -> None:
         while self.pinned:

@@ -250,6 +250,13 @@ class Store:
         change = self._queue[0] if round_.settles else None
         return None if isinstance(change, Append | Barrier) else change
 
+    def is_last(self, round_: Round) -> bool:
+        """Whether nothing waits behind its entries, so that their slots need not wait either.
+
+        May be asked in any thread: what comes right now finds its turn anyway.
+        """
+        return round_.group is not None and len(self._queue) == len(round_.group.slots)
+
     def finish(self, round_: Round) -> list[int]:
         """It is durable; the tokens that were due."""
         assert round_ is self._running
@@ -258,10 +265,12 @@ class Store:
         round_.release()
         if round_.slotted is not None:
             self._settle(round_.slotted)
-        self._slotless = round_.group
+        self._slotless = None if round_.complete else round_.group
         if round_.group is not None:
             for _ in round_.group.slots:
                 self._queue.popleft()
+            if round_.complete:
+                self._settle(round_.group)
         if round_.settles:
             change = self._queue.popleft()
             self._completed += 1

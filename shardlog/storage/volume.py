@@ -274,7 +274,12 @@ class Volume:
         return self._tried(item, item[1].write)
 
     def _synced(self, item: tuple[Hosted, Round]) -> Done:
-        return self._tried(item, item[1].sync)
+        """A lone group is completed at once, without a way through the loop in between."""
+        hosted, round_ = item
+        done = self._tried(item, round_.sync)
+        if done[2] is None and hosted.store.is_last(round_):
+            return self._tried(item, round_.complete_group)
+        return done
 
     def _tried(self, item: tuple[Hosted, Round], act: Callable[[], None]) -> Done:
         try:
