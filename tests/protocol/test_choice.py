@@ -122,12 +122,8 @@ def test_T13_an_excluded_candidate_leads_only_if_there_is_no_other():
 
 def test_V9_a_syncing_replica_never_leads():
     told = answers(a=[1, 1], b=[1])
-    told[A] = FenceAnswer(**{**fields(told[A]), "syncing": True})
+    told[A] = replace(told[A], syncing=True)
     assert chosen(told).leader == B
-
-
-def fields(told):
-    return {name: getattr(told, name) for name in FenceAnswer.__slots__}
 
 
 def test_the_leader_comes_from_the_final_ensemble():
@@ -230,7 +226,7 @@ def test_T2_corrupt_copies_do_not_nack():
 
 
 def test_T2_what_was_trimmed_is_not_a_nack():
-    trimmed = FenceAnswer(**{**fields(answer(C, [1, 1, 1], commit=3)), "first": 3, "slots": ()})
+    trimmed = replace(answer(C, [1, 1, 1], commit=3), first=3, slots=())
     bad = {1: Mark.CORRUPT}
     told = answers(a=answer(A, [1, 1, 1], bad=bad), c=trimmed)
     decision = chosen(told)

@@ -490,6 +490,7 @@ def test_M5_what_cannot_be_trimmed_yet_is_trimmed_when_it_can():
     assert not sent(leader.receive(Trim(2, 3)), TrimLog)
     effects = acked(leader, "b", 4)
     assert only(effects, TrimLog).first == leader.replica.log.first == 3
+    assert leader.replica.lead is not None
     assert leader.replica.lead.trimmed == 0
 
 
