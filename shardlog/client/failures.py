@@ -185,6 +185,10 @@ class NoLeader(Unavailable):
     """Nobody leads the shard at the moment, as far as is known."""
 
 
+class NowhereFound(Unavailable, NoSuchShard):
+    """None of the addresses holds a replica: no such shard, or they are just being opened."""
+
+
 class NoAnswer(Unavailable):
     """A request has been unanswered for so long that something must be wrong."""
 

@@ -15,7 +15,7 @@ from shardlog.client.failures import (
     ClientFailure,
     DirectoryUnavailable,
     NoLeader,
-    NoSuchShard,
+    NowhereFound,
     Unavailable,
 )
 from shardlog.client.limits import ClientLimits
@@ -116,6 +116,7 @@ class Route:
             channel = await link.attach(self.shard, self.limits.attempt_ms)
         except Unavailable:
             self._stale = True
+            self._absent.discard(address)
             raise
         self._named[link.name] = address
         if channel.usable:
@@ -161,11 +162,10 @@ class Route:
         return self._placement
 
     def _note_absent(self, address: str) -> None:
-        """Where only addresses are given, a shard that none of them holds does not exist."""
+        """Where only addresses are given, a shard that none of them holds may not exist."""
         placement = self._placement
         if placement is None or placement.knows_leader:
             return
         self._absent.add(address)
         if self._absent >= set(placement.addresses.values()):
-            self._absent.clear()
-            raise NoSuchShard(self.shard)
+            raise NowhereFound(self.shard)

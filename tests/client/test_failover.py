@@ -94,9 +94,8 @@ def test_a_directory_that_is_gone_is_done_without(tmp_path: Path):
         assert [record.value for record in await s.records()] == [b"before", b"after"]
 
 
-@pytest.mark.parametrize("by_addresses", [False, True])
-def test_a_shard_that_does_not_exist(tmp_path: Path, by_addresses: bool):
-    @story(tmp_path, by_addresses=by_addresses)
+def test_a_shard_that_does_not_exist(tmp_path: Path):
+    @story(tmp_path)
     async def _(s: Story) -> None:
         with pytest.raises(NoSuchShard, match="there is no shard 'other'"):
             await s.client.end("other")
@@ -108,6 +107,32 @@ def test_a_shard_that_does_not_exist(tmp_path: Path, by_addresses: bool):
                 pass
         with pytest.raises(NoSuchShard):
             await producer.close()
+
+
+def test_addresses_that_hold_no_such_shard_are_tried_until_the_deadline(tmp_path: Path):
+    @story(tmp_path, by_addresses=True)
+    async def _(s: Story) -> None:
+        with pytest.raises(DeadlineExceeded, match="there is no shard 'other'") as told:
+            await s.client.end("other", deadline_ms=1_000)
+        assert isinstance(told.value.last, NoSuchShard)
+        producer = s.client.producer("other", deadline_ms=1_000)
+        with pytest.raises(DeadlineExceeded) as told:
+            await producer.append(b"x")
+        assert isinstance(told.value.last, NoSuchShard)
+        assert not told.value.fate_unknown
+        with pytest.raises(DeadlineExceeded):
+            await producer.close()
+
+
+def test_a_shard_that_comes_to_the_addresses_is_found(tmp_path: Path):
+    @story(tmp_path, by_addresses=True)
+    async def _(s: Story) -> None:
+        async with s.client.producer("later") as producer:
+            appending = asyncio.create_task(producer.append(b"patient"))
+            await until(lambda: isinstance(producer._delivery._last, NoSuchShard))
+            await s.cluster.create("later")
+            assert await appending > 0
+            assert [record.value async for record in s.client.read("later")] == [b"patient"]
 
 
 def test_nobody_there_ends_with_the_deadline(unused_address: str):
