@@ -29,10 +29,13 @@ def answer_reads(r: ReplicaState, lead: Leadership) -> None:
     """A read is served when a quorum has shown that nobody else could have led meanwhile."""
     if not lead.reads or r.commit <= lead.tenure_first:
         return
-    ready = [each for each in lead.reads if confirmed(r, lead, each)]
+    ready: list[PendingRead] = []
+    left: list[PendingRead] = []
+    for each in lead.reads:
+        (ready if confirmed(r, lead, each) else left).append(each)
     if not ready:
         return
-    lead.reads = [each for each in lead.reads if each not in ready]
+    lead.reads = left
     for read in ready:
         if read.start < r.log.first:
             refusal = OffsetTrimmed(r.log.first)

@@ -21,6 +21,10 @@ from shardlog.protocol.sessions import admit
 _DATA = Kind.DATA  # looked up once: every append asks
 
 
+WAITERS_OF_ONE_MAX = 8
+"""For one entry."""
+
+
 def refusal_to_serve(r: ReplicaState) -> Refusal | None:
     lead = r.lead
     if lead is None:
@@ -131,9 +135,11 @@ def _answer_again(
 
 
 def wait(lead: Leadership, end: int, waiter: Waiter) -> None:
+    """A client that connects again and again waits for the same entry each time: the last count."""
     waiters = lead.waiters.setdefault(end, [])
     if waiter not in waiters:
         waiters.append(waiter)
+        del waiters[:-WAITERS_OF_ONE_MAX]
 
 
 def read(r: ReplicaState, envelope: Envelope, message: Read) -> None:
