@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -28,24 +30,48 @@ CALLS_MAX = 4096
 
 
 class LoopThread:
-    """An event loop that runs until it is stopped."""
+    """An event loop that runs until it is ended.  Whatever was handed to it ends before it does."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._open = True
+        self._lock = threading.Lock()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, name="shardlog client", daemon=True)
         self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        self.loop.run_until_complete(self._cancel_all())
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
+    async def _cancel_all(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        if self.loop.is_closed():
-            work.close()
-            raise Closed("the client is closed")
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._lock:
+            if self._open:
+                return asyncio.run_coroutine_threadsafe(self._told(work), self.loop)
+        work.close()
+        raise Closed("the client is closed")
+
+    async def _told(self, work: Coroutine[Any, Any, T]) -> T:
+        """Whoever waits when the loop ends hears of it."""
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._stopping:
+                raise Closed("the client is closed") from None
+            raise
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What it returns or raises; interrupted, it is cancelled."""
@@ -59,8 +85,18 @@ class LoopThread:
 
         return self.wait(within())
 
-    def stop(self) -> None:
-        if not self.loop.is_closed():
+    def end(self, last: Coroutine[Any, Any, None]) -> None:
+        """Take no more work, do this behind what was taken, and stop; once."""
+        with self._lock:
+            if not self._open:
+                last.close()
+                return
+            self._open = False
+            future = asyncio.run_coroutine_threadsafe(last, self.loop)
+        try:
+            _result(future)
+        finally:
+            self._stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
 
@@ -86,6 +122,8 @@ class Client:
         name: str | None = None,
     ) -> None:
         self._thread = LoopThread()
+        self._limits = limits
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         try:
             self._client = self._thread.call(
                 lambda: asynchronous.Client(
@@ -93,7 +131,7 @@ class Client:
                 )
             )
         except BaseException:
-            self._thread.stop()
+            self._thread.end(asyncio.sleep(0))
             raise
 
     def __enter__(self) -> Self:
@@ -109,12 +147,15 @@ class Client:
 
     def close(self) -> None:
         """Flush all producers, end all readers; raises what a producer has to tell."""
-        if self._thread.loop.is_closed():
-            return
-        try:
-            self._thread.wait(self._client.close())
-        finally:
-            self._thread.stop()
+        self._thread.end(self._close())
+
+    async def _close(self) -> None:
+        closing = [producer.finish() for producer in self._producers]
+        found = await asyncio.gather(*closing, return_exceptions=True)
+        await self._client.close()
+        for failure in found:
+            if isinstance(failure, BaseException):
+                raise failure
 
     def producer(
         self,
@@ -127,8 +168,8 @@ class Client:
         buffer_bytes_max: int = 32 << 20,
         deadline_ms: int | None = None,
     ) -> Producer:
-        made = self._thread.call(
-            lambda: self._client.producer(
+        def make() -> Producer:
+            made = self._client.producer(
                 shard,
                 linger_ms=linger_ms,
                 batch_bytes=batch_bytes,
@@ -137,8 +178,12 @@ class Client:
                 buffer_bytes_max=buffer_bytes_max,
                 deadline_ms=deadline_ms,
             )
-        )
-        return Producer(self._thread, made)
+            known_ms = self._limits.deadline_ms if deadline_ms is None else deadline_ms
+            producer = Producer(self._thread, made, known_ms)
+            self._producers.add(producer)
+            return producer
+
+        return self._thread.call(make)
 
     def batches(
         self,
@@ -210,7 +255,7 @@ class Client:
             while (batch := self._thread.wait(_next(stream))) is not None:
                 yield batch
         finally:
-            if not self._thread.loop.is_closed():
+            with suppress(Closed):
                 self._thread.wait(stream.aclose())
 
     def _records(self, stream: EntryStream) -> Iterator[Record]:
@@ -229,9 +274,10 @@ class Producer:
     the next one waits.
     """
 
-    def __init__(self, thread: LoopThread, producer: producing.Producer) -> None:
+    def __init__(self, thread: LoopThread, producer: producing.Producer, deadline_ms: int) -> None:
         self._thread = thread
         self._producer = producer
+        self._deadline_ms = deadline_ms
         self._calls = threading.BoundedSemaphore(CALLS_MAX)
         self._order = asyncio.Lock()
         self.shard = producer.shard
@@ -298,13 +344,26 @@ class Producer:
 
     def flush(self) -> None:
         """Wait for all answers; raises the first failure there was."""
-        self._thread.wait(self._after_all(self._producer.flush))
+        self._thread.wait(self._flush())
+
+    async def _flush(self) -> None:
+        async with self._order:
+            await self._producer.flush()
 
     def close(self) -> None:
-        if not self._thread.loop.is_closed():
-            self._thread.wait(self._after_all(self._producer.close))
+        """Flush, then end; what has found no room by the deadline is not appended."""
+        if self._thread.is_open:
+            self._thread.wait(self.finish())
 
-    async def _after_all(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Behind what was sent before."""
-        async with self._order:
-            await work()
+    async def finish(self) -> None:
+        """`close`, from within the loop: behind what was sent before."""
+        try:
+            async with asyncio.timeout(self._deadline_ms / 1000):
+                await self._order.acquire()
+        except TimeoutError:
+            await self._producer.close()
+            return
+        try:
+            await self._producer.close()
+        finally:
+            self._order.release()
