@@ -6,6 +6,7 @@ import logging
 import re
 import socket
 import threading
+from functools import partial
 
 import pytest
 import structlog
@@ -70,6 +71,8 @@ def test_changes_of_role_and_epoch_are_told(tmp_path):
         cluster = Cluster(tmp_path, "a", "b", "c")
         async with cluster.running():
             leader = await cluster.create("orders")
+            for each in cluster.nodes.values():  # a change is told of what was there before
+                await asyncio.to_thread(until, partial(each.told, "replica opened"))
             cluster.nodes[leader].end()
             second = cluster.nodes[await cluster.leader("orders", other_than=leader)]
             await asyncio.to_thread(until, lambda: _leads(second))
