@@ -191,7 +191,7 @@ class PromiseChecker(Observer):
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._sent(member, effect)
+                self._sent(effect)
             elif isinstance(effect, TruncateLog):
                 self.acked[member] = min(self.acked.get(member, 0), effect.end)
             elif kind is ResetLog:
@@ -201,9 +201,11 @@ class PromiseChecker(Observer):
             if lead is not None and _self_counted(replica):
                 self.acked[member] = replica.commit
 
-    def _sent(self, member: Member, effect: Effect) -> None:
+    def _sent(self, effect: Effect) -> None:
+        """By whoever it was when it was sent: one step may hold more than one event."""
         assert isinstance(effect, Send)
-        message = effect.envelope.message
+        envelope = effect.envelope
+        member, message = Member(envelope.src, envelope.src_incarnation), envelope.message
         if isinstance(message, Ack):
             self._promise(member, message.epoch, message.end)
         elif isinstance(message, FenceAnswer | BecameLeader):

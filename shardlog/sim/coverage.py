@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shardlog.protocol.effects import Effect, Event, Send, TruncateLog
 from shardlog.protocol.entry import Member
-from shardlog.protocol.messages import Ack
+from shardlog.protocol.messages import Ack, Envelope
 from shardlog.protocol.quorum import replicated_end
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Phase, Shard
@@ -45,11 +45,14 @@ class CoverageChecker(Observer):
             self.held[replica.member] = replica.durable_end
         for effect in effects:
             if isinstance(effect, Send):
-                message = effect.envelope.message
-                if isinstance(message, Ack) and message.end > self.held.get(replica.member, 0):
-                    self.held[replica.member] = message.end
+                self._sent(effect.envelope)
             elif isinstance(effect, TruncateLog) and effect.end < self.held.get(replica.member, 0):
                 self.held[replica.member] = effect.end
+
+    def _sent(self, envelope: Envelope) -> None:
+        member, message = Member(envelope.src, envelope.src_incarnation), envelope.message
+        if isinstance(message, Ack) and message.end > self.held.get(member, 0):
+            self.held[member] = message.end
 
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         if shard is None:

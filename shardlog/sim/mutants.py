@@ -380,7 +380,7 @@ MUTANTS = _kinds(
         "read_unconfirmed",
         "a leader serves reads without asking whether it still leads",
         ("O9",),
-        406,
+        63,
         ((answering, "confirmed", _always(True)),),
     ),
     Mutant(
