@@ -104,7 +104,8 @@ class NodeSettings(BaseSettings):
     )
     node_inflight_bytes_max: Bytes = Field(
         default=ByteSize(64 << 20),
-        description="of all clients together: beyond it appends are refused",
+        description="of all clients together: beyond it appends are refused; "
+        "half of it for answers to reads, half for frames that are not whole",
     )
     entry_bytes_max: Bytes = Field(
         default=ByteSize(4 << 20), description="the longest batch of records"

@@ -106,9 +106,9 @@ class Tails:
         waiting = self.waiting.get(replica.shard)
         if waiting is None:
             return
-        risen = replica.commit > self._commits.get(replica.shard, -1)
+        moved = replica.commit != self._commits.get(replica.shard)  # a shard may be made anew
         self._commits[replica.shard] = replica.commit
-        if replica.lead is None or (risen and any(read.start < replica.commit for read in waiting)):
+        if replica.lead is None or (moved and any(read.start < replica.commit for read in waiting)):
             del self.waiting[replica.shard]
             for read in waiting:
                 self._take(read)

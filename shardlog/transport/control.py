@@ -16,8 +16,6 @@ from typing import Any
 
 import grpc
 from crc32c import crc32c
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from shardlog.protocol.messages import Envelope
 from shardlog.transport.control_calls import (
@@ -44,6 +42,7 @@ from shardlog.transport.failures import (
     VersionMismatch,
 )
 from shardlog.transport.frames import Buffer
+from shardlog.transport.grpc_listening import GrpcListener
 
 Handle = Callable[[Envelope, Addresses], Awaitable[Envelope | None]]
 """Does what an envelope asks, told where the nodes are that it speaks of.
@@ -111,42 +110,20 @@ class ControlServer:
         self._handle = handle
         self._fetch_snapshot = fetch_snapshot
         self._limits = limits
-        self._tls = tls
-        self._health = health.aio.HealthServicer()
-        self._grpc: Any = None
+        calls = {call.rpc: self._unary(call) for call in CALLS.values()}
+        calls[FETCH.rpc] = grpc.unary_stream_rpc_method_handler(self._stream)
+        credentials = tls.of_node() if tls is not None else None
+        self._listener = GrpcListener(SERVICE, calls, limits.options(), credentials)
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port, which the system chooses if it is 0."""
-        self._grpc = grpc.aio.server(options=self._limits.options())
-        calls = {call.rpc: self._unary(call) for call in CALLS.values()}
-        calls[FETCH.rpc] = grpc.unary_stream_rpc_method_handler(self._stream)
-        self._grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
-        shown = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(shown, self._grpc)
-        address = f"{host}:{port}"
-        try:
-            if self._tls is None:
-                bound: int = self._grpc.add_insecure_port(address)
-            else:
-                bound = self._grpc.add_secure_port(address, self._tls.of_node())
-        except RuntimeError as failure:
-            raise Unreachable(f"{address}: {failure}") from failure
-        await self._grpc.start()
-        await self.set_serving(True)
-        return bound
+        return await self._listener.start(host, port)
 
     async def set_serving(self, serving: bool) -> None:
-        """What the health service says, of the node and of the service."""
-        states = health_pb2.HealthCheckResponse
-        state = states.SERVING if serving else states.NOT_SERVING
-        for name in ("", SERVICE):
-            await self._health.set(name, state)
+        await self._listener.set_serving(serving)
 
     async def stop(self, grace_ms: int) -> None:
-        """Take no more calls, and give those under way some time."""
-        await self._health.enter_graceful_shutdown()
-        await self._grpc.stop(grace_ms / 1000)
+        await self._listener.stop(grace_ms)
 
     def _unary(self, call: Call) -> Any:
         async def answered(data: bytes, context: Any) -> bytes:

@@ -8,6 +8,7 @@ import uvloop
 
 from node.planes import BareClient, PlaneCluster
 from shardlog.checksum import seal_body
+from shardlog.protocol.coordination import TrimShard
 from shardlog.protocol.entry import Entry, Kind
 from shardlog.protocol.failures import (
     Illegal,
@@ -279,8 +280,6 @@ def test_more_channels_than_may_be_end_the_connection(tmp_path: Path):
 def test_trimmed_offsets_are_told(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
-        from shardlog.protocol.coordination import TrimShard
-
         session = await session_of(client)
         for request in range(1, 11):
             await client.ask(append(session, request, b"x"))
