@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from shardlog.protocol.coordination import Command, Contract, Expand, Promote
 from shardlog.protocol.placement import Candidate, to_add, to_remove
 from shardlog.protocol.shard import Shard, Status
+
+NO_DOMAINS: Mapping[str, str] = MappingProxyType({})
 
 
 class TooFewNodes(Exception):  # noqa: N818 - named after what is the matter
@@ -37,11 +40,14 @@ def count_replicas(shards: Iterable[Shard]) -> Counter[str]:
 
 
 def choose_nodes(
-    wanted: int, nodes: Sequence[str], replicas_per_node: Mapping[str, int]
+    wanted: int,
+    nodes: Sequence[str],
+    replicas_per_node: Mapping[str, int],
+    domains: Mapping[str, str] = NO_DOMAINS,
 ) -> tuple[str, ...]:
-    """Where to create a shard: the nodes with the fewest replicas."""
+    """Where to create a shard: spread over failure domains, the nodes with the fewest replicas."""
     _require_some(wanted)
-    candidates = _candidates(nodes, replicas_per_node)
+    candidates = candidates_of(nodes, replicas_per_node, domains)
     chosen: list[str] = []
     while len(chosen) < wanted:
         node = to_add(candidates, chosen)
@@ -52,7 +58,11 @@ def choose_nodes(
 
 
 def next_command(
-    shard: Shard, wanted: int, nodes: Sequence[str], replicas_per_node: Mapping[str, int]
+    shard: Shard,
+    wanted: int,
+    nodes: Sequence[str],
+    replicas_per_node: Mapping[str, int],
+    domains: Mapping[str, str] = NO_DOMAINS,
 ) -> Command | None:
     """The next step; None if there is none, or none can be taken now.
 
@@ -62,7 +72,7 @@ def next_command(
     ready = shard.status is Status.STEADY and shard.leader and not shard.halted
     if not ready or shard.change or shard.joining:
         return None
-    candidates = _candidates(nodes, replicas_per_node)
+    candidates = candidates_of(nodes, replicas_per_node, domains)
     if len(shard.ensemble) < wanted:
         return _expand(shard, candidates)
     if len(shard.ensemble) > wanted:
@@ -91,9 +101,13 @@ def _contract(shard: Shard, candidates: Sequence[Candidate]) -> Command | None:
     return Contract(node) if node else None
 
 
-def _candidates(nodes: Sequence[str], replicas_per_node: Mapping[str, int]) -> list[Candidate]:
-    """Every node is a failure domain of its own."""
-    return [Candidate(node, node, replicas_per_node.get(node, 0)) for node in nodes]
+def candidates_of(
+    nodes: Iterable[str], replicas_per_node: Mapping[str, int], domains: Mapping[str, str]
+) -> list[Candidate]:
+    """A node of which nothing else is said is a failure domain of its own."""
+    return [
+        Candidate(node, domains.get(node, node), replicas_per_node.get(node, 0)) for node in nodes
+    ]
 
 
 def _require_some(wanted: int) -> None:

@@ -12,8 +12,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from shardlog.coordinator.driver import Control, Unanswered
+from shardlog.coordinator.driver import Control
 from shardlog.coordinator.host import CoordinatorHost
+from shardlog.coordinator.reporting import ask_members
 from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, count_replicas, next_command
 from shardlog.local.wanted import WantedReplicas
 from shardlog.metadata.failures import Unavailable
@@ -26,13 +27,11 @@ from shardlog.protocol.coordination import (
     Rejected,
     Swap,
 )
-from shardlog.protocol.entry import Member
-from shardlog.protocol.messages import Envelope, StatusReport, StatusRequest
+from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
 
 SCALE_MS = 100
-STATUS_TIMEOUT_MS = 1000
 COMMAND_TIMEOUT_MS = 10_000
 REPLICAS_MAX = 31
 SHARD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
@@ -97,25 +96,7 @@ class Administration:
 
     async def reports(self, shard: Shard) -> list[StatusReport]:
         """What the replicas themselves say, of those that answer."""
-        members = dict.fromkeys(shard.fencing_ensemble)
-        if shard.change and shard.change.new:
-            members[shard.change.new] = None
-        if shard.joining and shard.joining.incarnation:
-            members[shard.joining.member] = None
-        answers = await asyncio.gather(*[self._report(shard, member) for member in members])
-        return [answer for answer in answers if answer is not None]
-
-    async def _report(self, shard: Shard, member: Member) -> StatusReport | None:
-        request = Envelope(
-            shard.name, self.host.name, 0, member.node, member.incarnation,
-            StatusRequest(shard.epoch),
-        )  # fmt: skip
-        try:
-            answer = await self.control.call(request, STATUS_TIMEOUT_MS)
-        except Unanswered:
-            return None
-        found = answer.message if answer else None
-        return found if isinstance(found, StatusReport) else None
+        return await ask_members(self.host.name, self.control, shard)
 
     # --- asking ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from shardlog.coordinator.directory_json import Json, reports_json, shard_json
 from shardlog.local import api_json
 from shardlog.local.administration import (
     Administration,
@@ -65,7 +66,7 @@ class Api:
     async def status(self, request: web.Request) -> web.Response:
         shard = self._shard(request)
         reports = await self._administration.reports(shard)
-        told = {"reports": api_json.reports_json(shard, reports)}
+        told = {"reports": reports_json(shard, reports)}
         return web.json_response(self._plain(shard) | told)
 
     async def create(self, request: web.Request) -> web.Response:
@@ -108,8 +109,10 @@ class Api:
     def _shard(self, request: web.Request) -> Shard:
         return self._administration.shard(request.match_info["name"])
 
-    def _plain(self, shard: Shard) -> api_json.Json:
-        return api_json.shard_json(shard, self._administration, self._nodes.data_address)
+    def _plain(self, shard: Shard) -> Json:
+        asked = self._administration
+        wanted, trouble = asked.replicas_wanted(shard), asked.trouble(shard)
+        return shard_json(shard, wanted, trouble, self._nodes.data_address)
 
 
 async def _body(request: web.Request) -> Body:

@@ -1,0 +1,85 @@
+"""What the directory of a cluster says of a shard, as JSON: on one machine and on Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shardlog.protocol.messages import StatusReport
+from shardlog.protocol.shard import Shard
+
+Json = Any
+AddressOf = Callable[[str], str | None]
+JOINING = "JOINING"
+
+
+def shard_json(shard: Shard, replicas: int, trouble: str | None, data_address: AddressOf) -> Json:
+    """`replicas` is how many there shall be, `trouble` why nothing more is done for it."""
+    members = [member.node for member in shard.ensemble]
+    nodes = dict.fromkeys(members)
+    change = _reconfiguration(shard)
+    if change and change["new"]:
+        nodes[change["new"]] = None
+    addresses = {node: data_address(node) for node in nodes}
+    return {
+        "name": shard.name,
+        "status": shard.status.value,
+        "epoch": shard.epoch,
+        "leader": shard.leader.node if shard.leader else None,
+        "ensemble": members,
+        "replicas": replicas,
+        "quorum": {"replication": shard.quorum.replication, "fencing": shard.quorum.fencing},
+        "addresses": {node: address for node, address in addresses.items() if address},
+        "reconfiguration": change,
+        "halted": trouble,
+    }
+
+
+def _reconfiguration(shard: Shard) -> Json:
+    """One that is prepared or committed, or a node that joins before that."""
+    change, joining = shard.change, shard.joining
+    if change is not None and shard.phase is not None:
+        return {
+            "operation": change.operation.value,
+            "phase": shard.phase.value,
+            "old": change.old.node if change.old else None,
+            "new": change.new.node if change.new else None,
+        }
+    if joining is not None:
+        return {
+            "operation": joining.operation.value,
+            "phase": "CANCELLED" if joining.cancelled else JOINING,
+            "old": joining.old.node if joining.old else None,
+            "new": joining.node,
+        }
+    return None
+
+
+def report_json(report: StatusReport, leader_end: int | None) -> Json:
+    """`lag` counts records behind the leader; None while nobody leads."""
+    return {
+        "node": report.member.node,
+        "role": report.role,
+        "epoch": report.epoch,
+        "history": [[span.epoch, span.first] for span in report.history],
+        "end": report.end,
+        "commit": report.commit,
+        "lag": None if leader_end is None else max(0, leader_end - report.end),
+        "leader": report.leader.node if report.leader else None,
+        "heard_ms_ago": None if report.heard_ms_ago < 0 else report.heard_ms_ago,
+        "serving": report.serving,
+        "cursors": [
+            {
+                "node": cursor.member.node,
+                "acked": cursor.acked,
+                "standby": cursor.standby,
+                "lost": cursor.lost,
+            }
+            for cursor in report.cursors
+        ],
+    }
+
+
+def reports_json(shard: Shard, reports: list[StatusReport]) -> Json:
+    ends = [each.end for each in reports if each.member == shard.leader and each.serving]
+    return [report_json(each, ends[0] if ends else None) for each in reports]
