@@ -1,23 +1,17 @@
-"""What a node tells of itself: one event per line, as JSON or, on a terminal, for the eye.
+"""What a node tells of itself, in the form of `shardlog.process.logs`.
 
-Events have a name and fields (`shard`, `epoch`, ...), never a sentence with numbers in it.  What
-other libraries log goes the same way.  Nobody in the data's path logs: a `Watch` looks at the
-replicas every now and then and tells what has changed, so that a replica which flaps a thousand
-times a second costs a line for each look and not for each change.
+Nobody in the data's path logs: a `Watch` looks at the replicas every now and then and tells what
+has changed, so that a replica which flaps a thousand times a second costs a line for each look and
+not for each change.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
 
-import structlog
-from aiohttp.http_exceptions import HttpProcessingError
-
+from shardlog.process.logs import Logger
 from shardlog.protocol.states import Role
 from shardlog_node.clock import NodeClock
 from shardlog_node.host import NodeHost
@@ -26,57 +20,6 @@ LOOK_EVERY_MS = 250
 REFUSED_EVERY_LOOKS = 40
 STUCK_MS = 1000
 """A sync that takes so long is told of while it lasts."""
-
-Logger = structlog.stdlib.BoundLogger
-
-
-def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
-    """Of this process, once: everything goes to standard error."""
-    shared: list[Any] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.stdlib.ExtraAdder(),
-    ]
-    on_terminal = form == "console" or (form == "auto" and sys.stderr.isatty())
-    last: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-        if on_terminal
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
-        )
-    )
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.captureWarnings(True)
-    # It tells of every request, of which a probe makes one each second.
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.server").addFilter(_is_own_fault)
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
-    )
-
-
-def _is_own_fault(record: logging.LogRecord) -> bool:
-    """Garbage in place of a request is not: whoever sent it has been told, and may send a lot."""
-    failure = record.exc_info[1] if record.exc_info else None
-    return not isinstance(failure, HttpProcessingError)
-
-
-def logger_of(part: str, **fields: object) -> Logger:
-    found: Logger = structlog.get_logger(f"shardlog.{part}", **fields)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import traceback
 from collections.abc import Sequence
 from enum import IntEnum
 
-from shardlog_node.settings import BadSettings, NodeSettings, load
+from shardlog.process.settings import BadSettings
+from shardlog_node.settings import NodeSettings, load
 
 SWITCH_INTERVAL_S = 0.0005
 """A thread that comes back from `fdatasync` asks for the interpreter, and gets it only when the
@@ -58,9 +59,9 @@ def _served(settings: NodeSettings) -> Exit:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes to the terminal as it likes
     import uvloop
 
+    from shardlog.process.logs import configure
     from shardlog.storage import failures as storage
     from shardlog.transport.failures import Unreachable
-    from shardlog_node.logs import configure
     from shardlog_node.process import serve
 
     gc.freeze()  # what was imported stays: to look through it all again would take tens of ms

@@ -22,6 +22,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from shardlog import __version__
+from shardlog.process.logs import logger_of
+from shardlog.process.settings import BadSettings
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.messages import Envelope, Trim
 from shardlog.storage.plan import Plan
@@ -33,10 +35,10 @@ from shardlog_node.clock import NodeClock
 from shardlog_node.data_plane import DataPlane, PlaneLimits
 from shardlog_node.host import NodeHost
 from shardlog_node.log_service import LogService
-from shardlog_node.logs import Watch, logger_of
+from shardlog_node.logs import Watch
 from shardlog_node.observing import NodeCollector, Observing, SyncTimes, TimedFiles
 from shardlog_node.scrubbing import Scrubber, ScrubLimits
-from shardlog_node.settings import BadSettings, NodeSettings
+from shardlog_node.settings import NodeSettings
 from shardlog_node.snapshots import Snapshots
 from shardlog_node.tls import load_tls
 

@@ -11,8 +11,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardlog.process.settings import BadSettings
 from shardlog.transport.control import ControlTls
-from shardlog_node.settings import BadSettings, NodeSettings
+from shardlog_node.settings import NodeSettings
 
 
 @dataclass(frozen=True, slots=True)

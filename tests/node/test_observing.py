@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from transport.documents import DOCS, table
 
 from node.shell import Cluster, append, node, until
-from shardlog_node import logs
+from shardlog.process import logs
 from shardlog_node.observing import SyncTimes, TimedFiles
 
 

@@ -11,11 +11,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from node.cluster import Cluster
+from shardlog.process.logs import logger_of
 from shardlog.storage.failures import DiskFailed, DiskFull
 from shardlog.storage.real_files import RealFile, RealFiles
 from shardlog_node.clock import NodeClock
 from shardlog_node.host import NodeHost
-from shardlog_node.logs import REFUSED_EVERY_LOOKS, STUCK_MS, Watch, logger_of
+from shardlog_node.logs import REFUSED_EVERY_LOOKS, STUCK_MS, Watch
 
 Events = list[dict[str, Any]]
 

@@ -5,14 +5,8 @@ from pathlib import Path
 import pytest
 from transport.documents import DOCS, table
 
-from shardlog_node.settings import (
-    BadSettings,
-    NodeSettings,
-    default_of,
-    flag_of,
-    load,
-    variable_of,
-)
+from shardlog.process.settings import BadSettings, default_of, flag_of
+from shardlog_node.settings import PROGRAM, NodeSettings, load
 
 LEAST = ["--name", "node-1", "--directory", "volume", "--plain"]
 
@@ -20,7 +14,7 @@ LEAST = ["--name", "node-1", "--directory", "volume", "--plain"]
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch):
     for name in NodeSettings.model_fields:
-        monkeypatch.delenv(variable_of(name), raising=False)
+        monkeypatch.delenv(PROGRAM.variable_of(name), raising=False)
 
 
 def test_the_least_that_must_be_said():
@@ -140,7 +134,7 @@ def test_help_tells_of_every_setting(capsys):
     told = " ".join(capsys.readouterr().out.split())
     for name, field in NodeSettings.model_fields.items():
         assert flag_of(name) in told
-        assert variable_of(name) in told
+        assert PROGRAM.variable_of(name) in told
         assert field.description
         assert field.description in told
 

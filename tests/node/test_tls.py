@@ -9,10 +9,11 @@ import pytest
 import trustme
 
 from node.shell import Cluster, append
+from shardlog.process.settings import BadSettings
 from shardlog.protocol.messages import Envelope, StatusRequest
 from shardlog.transport.control import ControlClient, ControlLimits, ControlTls
 from shardlog.transport.failures import TransportFailure
-from shardlog_node.settings import BadSettings, NodeSettings
+from shardlog_node.settings import NodeSettings
 from shardlog_node.tls import load_tls
 
 
