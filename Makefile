@@ -44,8 +44,9 @@ sim: setup ## Simulated runs only: make sim SEEDS=100000
 demo: setup ## Watch a real cluster lose its leader, grow, shrink, and lose no record
 	@$(BIN)/shardlog demo
 
-proto: setup ## Make the Python code for shardlog/transport/proto/**/*.proto
+proto: setup ## Make the Python code for shardlog/{transport,metadata}/proto/**/*.proto
 	$(BIN)/python -m shardlog.transport.proto.regenerate
+	$(BIN)/python -m shardlog.metadata.proto.regenerate
 
 fmt: setup ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix

@@ -63,8 +63,11 @@ class BadKey(MetadataFailure):
 
 
 class TooLarge(MetadataFailure):
-    def __init__(self, key: str, found_bytes: int, bytes_max: int) -> None:
-        super().__init__(f"{key}: a value of {found_bytes} bytes; at most {bytes_max} are allowed")
+    """`bytes_max` is None if a store refuses it that does not tell its limit."""
+
+    def __init__(self, key: str, found_bytes: int, bytes_max: int | None) -> None:
+        limit = "the store takes less" if bytes_max is None else f"at most {bytes_max} are allowed"
+        super().__init__(f"{key}: a value of {found_bytes} bytes; {limit}")
         self.key = key
         self.found_bytes = found_bytes
 
@@ -83,6 +86,10 @@ class Unusable(MetadataFailure):
 
 class CannotOpen(Unusable):
     """Not there, not permitted, or a place that cannot hold a store."""
+
+
+class NotPermitted(Unusable):
+    """The store knows nobody by these credentials, or they lack a right."""
 
 
 class ReadOnlyStore(Unusable):

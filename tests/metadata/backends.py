@@ -1,11 +1,15 @@
 """Each store as the conformance suite sees it: a place that handles are opened on."""
 
 import asyncio
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from etcd.cluster import EtcdCluster
+
+from shardlog.metadata.etcd.store import EtcdStore
 from shardlog.metadata.memory import Memory
 from shardlog.metadata.sqlite import SqliteStore
 from shardlog.metadata.store import MetadataStore, News, Swapped, Versioned, Watch
@@ -15,9 +19,16 @@ POLL_MS = 5
 
 
 class Backend(ABC):
+    is_pushing = False
+    """Changes are under way to a watch as soon as they are written, whether or not it is read."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._open_handles = 0
+
+    def at(self, revision: int) -> int:
+        """The revision of the test's write number `revision`."""
+        return revision
 
     @property
     def all_closed(self) -> bool:
@@ -55,6 +66,28 @@ class SqliteBackend(Backend):
     async def _open(self) -> MetadataStore:
         path = self.directory / "metadata.db"
         return await SqliteStore.open(path, poll_ms=POLL_MS, changes_kept=CHANGES_KEPT)
+
+
+class EtcdBackend(Backend):
+    """A prefix of its own in an etcd that others used before: its revisions go on."""
+
+    is_pushing = True
+
+    def __init__(self, directory: Path, cluster: EtcdCluster) -> None:
+        super().__init__(directory)
+        self._cluster = cluster
+        self._settings = cluster.settings(f"/test/{secrets.token_hex(8)}/")
+        self._before = cluster.revision
+
+    def at(self, revision: int) -> int:
+        return self._before + revision
+
+    async def _open(self) -> MetadataStore:
+        return await EtcdStore.open(self._settings)
+
+    async def forget_changes(self, store: MetadataStore) -> None:
+        await put(store, "elsewhere", b"")
+        await asyncio.to_thread(self._cluster.compact)
 
 
 async def put(store: MetadataStore, key: str, value: bytes) -> Versioned:

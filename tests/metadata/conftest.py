@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 import pytest
+from etcd.cluster import EtcdCluster
 
-from metadata.backends import Backend, MemoryBackend, SqliteBackend
+from metadata.backends import Backend, EtcdBackend, MemoryBackend, SqliteBackend
 from shardlog.metadata.sqlite import THREAD_NAME
 
 GIVE_UP_S = 120
@@ -32,9 +33,23 @@ async def in_time(test: Awaitable[None]) -> None:
         await test
 
 
-@pytest.fixture(params=[MemoryBackend, SqliteBackend], ids=["memory", "sqlite"])
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    """One member for all tests that do it no harm."""
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.needs("etcd"))])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
-    backend: Backend = request.param(tmp_path)
+    backend: Backend
+    match request.param:
+        case "memory":
+            backend = MemoryBackend(tmp_path)
+        case "sqlite":
+            backend = SqliteBackend(tmp_path)
+        case _:
+            backend = EtcdBackend(tmp_path, request.getfixturevalue("etcd"))
     yield backend
     assert backend.all_closed
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(THREAD_NAME)]

@@ -25,7 +25,7 @@ async def test_nothing_is_there_at_first(backend: Backend):
     async with backend.handle() as store:
         assert await store.get("a") is None
         listing = await store.list("")
-        assert (listing.revision, listing.records) == (0, ())
+        assert (listing.revision, listing.records) == (backend.at(0), ())
 
 
 async def test_what_was_written_is_read_by_every_handle(backend: Backend):
@@ -116,8 +116,8 @@ async def test_limits(backend: Backend):
         await put(store, key, value)
         await put(store, "empty", b"")
         assert (await store.list("")).records == (
-            Versioned("empty", 2, b""),
-            Versioned(key, 1, value),
+            Versioned("empty", backend.at(2), b""),
+            Versioned(key, backend.at(1), value),
         )
         with pytest.raises(TooLarge):
             await store.compare_and_swap("a", 0, value + b"\xff")
@@ -136,7 +136,7 @@ async def test_limits(backend: Backend):
             store.watch("", -1)
         with pytest.raises(ValueError, match="does not exist"):
             await store.compare_and_swap("a", 0, None)
-        assert (await store.list("")).revision == 2
+        assert (await store.list("")).revision == backend.at(2)
 
 
 async def test_of_many_writers_one_wins_each_version(backend: Backend):
@@ -169,8 +169,8 @@ async def test_of_many_writers_one_wins_each_version(backend: Backend):
 async def test_a_closed_handle_says_so(backend: Backend):
     async with backend.handle() as store, backend.handle() as other:
         await put(store, "a", b"1")
-        fresh = store.watch("", 1)
-        waiting = asyncio.create_task(take(store.watch("", 2), 1))
+        fresh = store.watch("", backend.at(1))
+        waiting = asyncio.create_task(take(store.watch("", backend.at(2)), 1))
         await settle()
         await store.close()
         await store.close()
@@ -181,7 +181,7 @@ async def test_a_closed_handle_says_so(backend: Backend):
                 await call
         with pytest.raises(Closed):
             await anext(fresh)
-        assert await other.get("a") == Versioned("a", 1, b"1")
+        assert await other.get("a") == Versioned("a", backend.at(1), b"1")
         assert issubclass(Closed, MetadataFailure)
 
 
@@ -192,4 +192,4 @@ async def test_a_close_does_not_undo_what_is_under_way(backend: Backend):
         await store.close()
         assert (await writing).done
     async with backend.handle() as store:
-        assert await store.get("a") == Versioned("a", 1, b"1")
+        assert await store.get("a") == Versioned("a", backend.at(1), b"1")

@@ -1,0 +1,1 @@
+"""Made from the .proto file by `make proto`; not edited by hand."""
