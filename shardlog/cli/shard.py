@@ -7,7 +7,7 @@ import rich_click as click
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_shard
 from shardlog.cli.failures import ClusterUnavailable
 from shardlog.cli.output import is_for_programs, output_option, print_table, print_value
-from shardlog.cli.waiting import describe_change, wait_until
+from shardlog.cli.waiting import describe_change, describe_waiting, wait_until
 
 COLUMNS = "name status leader epoch> replicas>"
 WIDE_COLUMNS = f"{COLUMNS} ensemble quorum change"
@@ -143,6 +143,8 @@ def _print(shards: list[Json], output: str, alone: bool = False) -> None:
         print_table(WIDE_COLUMNS, [(*_row(each), *_more(each)) for each in shards])
     else:
         print_table(COLUMNS, [_row(each) for each in shards])
+        if alone and shards[0]["waiting"]:
+            click.echo(describe_waiting(shards[0]))
 
 
 def _row(found: Json) -> tuple[object, ...]:
@@ -154,4 +156,5 @@ def _row(found: Json) -> tuple[object, ...]:
 
 def _more(found: Json) -> tuple[object, ...]:
     chosen = [f"{kind} {count}" for kind, count in found["quorum"].items() if count]
-    return found["ensemble"], chosen or "majority", found["halted"] or describe_change(found)
+    trouble = found["halted"] or describe_waiting(found)
+    return found["ensemble"], chosen or "majority", trouble or describe_change(found)

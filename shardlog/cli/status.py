@@ -6,7 +6,7 @@ import rich_click as click
 
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_shard
 from shardlog.cli.output import is_for_programs, output_option, print_table, print_value
-from shardlog.cli.waiting import describe_change
+from shardlog.cli.waiting import describe_change, describe_waiting
 
 REPLICAS = "node role epoch> end> commit> lag> heard_ms>"
 
@@ -60,7 +60,7 @@ def _overview(cluster: Cluster, output: str) -> None:
                 each["leader"],
                 each["epoch"],
                 each["ensemble"],
-                each["halted"] or describe_change(each),
+                each["halted"] or describe_waiting(each) or describe_change(each),
             )
             for each in shards
         ],
@@ -107,6 +107,11 @@ def _facts(found: Json) -> list[tuple[str, object]]:
         facts.append(("change", describe_change(found)))
     if found["halted"]:
         facts.append(("halted", found["halted"]))
+    if found["waiting"]:
+        facts.append(("waits", describe_waiting(found).removeprefix("waits: ")))
+    damaged = [f"{each['bad']} on {each['node']}" for each in found["reports"] if each["bad"]]
+    if damaged:
+        facts.append(("damaged", ", ".join(damaged)))
     return facts
 
 

@@ -58,7 +58,8 @@ def describe(shard: Json) -> str:
     text = f"{shard['status']}, {count} replicas"
     if count != wanted:
         text += f" of {wanted} wanted" if count < wanted else f", {wanted} wanted"
-    return text + (f", {describe_change(shard)}" if shard["reconfiguration"] else "")
+    more = (describe_change(shard), describe_waiting(shard))
+    return ", ".join([text, *(each for each in more if each)])
 
 
 def describe_change(shard: Json) -> str:
@@ -69,6 +70,18 @@ def describe_change(shard: Json) -> str:
     if change["operation"] != "swap":
         nodes = change["new"] or change["old"]
     return f"{change['operation']} {nodes}: {change['phase']}"
+
+
+def describe_waiting(shard: Json) -> str:
+    """Which entry, on which nodes, an election or a repair waits for."""
+    waiting = shard["waiting"]
+    if not waiting:
+        return ""
+    entry = waiting["entry"]
+    text = f"waits: {waiting['reason']}"
+    if entry:
+        text += f": entry {entry['epoch']}:{entry['offset']}"
+    return text + (f" on {', '.join(waiting['nodes'])}" if waiting["nodes"] else "")
 
 
 @contextmanager

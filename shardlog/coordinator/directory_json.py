@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shardlog.protocol.choice import Waiting
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard
 
@@ -13,7 +15,13 @@ AddressOf = Callable[[str], str | None]
 JOINING = "JOINING"
 
 
-def shard_json(shard: Shard, replicas: int, trouble: str | None, data_address: AddressOf) -> Json:
+def shard_json(
+    shard: Shard,
+    replicas: int,
+    trouble: str | None,
+    data_address: AddressOf,
+    waiting: Waiting | None = None,
+) -> Json:
     """`replicas` is how many there shall be, `trouble` why nothing more is done for it."""
     members = [member.node for member in shard.ensemble]
     nodes = dict.fromkeys(members)
@@ -32,7 +40,23 @@ def shard_json(shard: Shard, replicas: int, trouble: str | None, data_address: A
         "addresses": {node: address for node, address in addresses.items() if address},
         "reconfiguration": change,
         "halted": trouble,
+        "waiting": waiting_json(waiting),
     }
+
+
+def waiting_json(waiting: Waiting | None) -> Json:
+    """`nodes` are those from which what is awaited could come."""
+    if waiting is None:
+        return None
+    return {
+        "reason": waiting.reason,
+        "entry": entry_json(waiting.entry),
+        "nodes": [member.node for member in waiting.members],
+    }
+
+
+def entry_json(entry: EntryId | None) -> Json:
+    return None if entry is None else {"epoch": entry.epoch, "offset": entry.offset}
 
 
 def _reconfiguration(shard: Shard) -> Json:
@@ -68,6 +92,8 @@ def report_json(report: StatusReport, leader_end: int | None) -> Json:
         "leader": report.leader.node if report.leader else None,
         "heard_ms_ago": None if report.heard_ms_ago < 0 else report.heard_ms_ago,
         "serving": report.serving,
+        "bad": report.bad,
+        "awaited": entry_json(report.awaited),
         "cursors": [
             {
                 "node": cursor.member.node,

@@ -17,6 +17,8 @@ from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator
 from shardlog.metadata.failures import BadKey, BadRecord, MetadataFailure, Unavailable
 from shardlog.metadata.records import SHARDS, decode_shard
 from shardlog.metadata.store import ABSENT, Change, Listing, MetadataStore, News, Versioned
+from shardlog.protocol.awaiting import awaited
+from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordination import (
     Accepted,
     Command,
@@ -107,6 +109,11 @@ class CoordinatorHost:
         if isinstance(answer, Rejected) and coordinator.idle and shard not in self.shards:
             self._forget(shard)
         return answer
+
+    def waiting(self, shard: str) -> Waiting | None:
+        """What the shard's election, or a repair, waits for, as far as this process knows."""
+        known = self._coordinators.get(shard)
+        return awaited(known.machine) if known is not None else None
 
     def _coordinator(self, shard: str) -> ShardCoordinator:
         """The shard's coordinator, begun if need be."""

@@ -112,7 +112,8 @@ class Api:
     def _plain(self, shard: Shard) -> Json:
         asked = self._administration
         wanted, trouble = asked.replicas_wanted(shard), asked.trouble(shard)
-        return shard_json(shard, wanted, trouble, self._nodes.data_address)
+        waiting = self._administration.host.waiting(shard.name)
+        return shard_json(shard, wanted, trouble, self._nodes.data_address, waiting)
 
 
 async def _body(request: web.Request) -> Body:

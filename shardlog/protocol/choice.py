@@ -29,10 +29,19 @@ NOBODY_LEADS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Not yet: `entry` may have been committed and no valid copy has answered."""
+    """Not yet: `entry` may have been committed and no valid copy has answered.
+
+    What is awaited could come from `members`: they have not answered, or what they hold is bad.
+    """
 
     entry: EntryId | None
     reason: str
+    members: tuple[Member, ...] = ()
+
+    def __str__(self) -> str:
+        named = f" {self.entry}" if self.entry else ""
+        could = ", ".join(str(member) for member in self.members)
+        return f"{self.reason}{named}" + (f": {could}" if could else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,7 @@ def decide(
     `leaders` tells how many shards each node leads already, `draining` whose nodes are to stop.
     """
     if not fenced_enough(answers.keys(), ensembles, policy):
-        return Waiting(None, "no fencing quorum yet")
+        return Waiting(None, "no fencing quorum yet", unheard(answers, ensembles))
     logs = {member: Possible(answer) for member, answer in sorted(answers.items())}
     committed = max(answer.commit for answer in answers.values())
     while True:
@@ -134,7 +143,8 @@ def decide(
         kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
         leader = _leader(kept, logs, ensembles[-1], preferred, set(excluded), leaders, draining)
         if leader is None:
-            return Waiting(None, "no member of the final ensemble can lead yet")
+            members = tuple(m for m in ensembles[-1] if m not in logs or logs[m].answer.syncing)
+            return Waiting(None, "no member of the final ensemble can lead yet", members)
         lacking = _matched(kept, logs[leader])
         epoch = best.epoch_at(lacking)
         if lacking >= kept.end or lacking < committed:
@@ -155,6 +165,20 @@ def fenced_enough(
     return all(reached(policy.of(len(each)).fencing, each, answered) for each in ensembles)
 
 
+def unheard(answered: Collection[Member], ensembles: Sequence[Ensemble]) -> tuple[Member, ...]:
+    """Who has been fenced and has not said so."""
+    members = dict.fromkeys(member for each in ensembles for member in each)
+    return tuple(member for member in members if member not in answered)
+
+
+def _could_supply(
+    epoch: int, offset: int, logs: Mapping[Member, Possible], ensembles: Sequence[Ensemble]
+) -> tuple[Member, ...]:
+    """Who may have the entry, or may have had it: silent, or with a slot there that is bad."""
+    damaged = (member for member, log in logs.items() if not log.never_had(epoch, offset))
+    return (*unheard(logs.keys(), ensembles), *damaged)
+
+
 def survivor(
     logs: Mapping[Member, Possible], ensembles: Sequence[Ensemble], policy: QuorumPolicy
 ) -> Possible | Waiting:
@@ -167,7 +191,8 @@ def survivor(
             return best
         epoch = best.epoch_at(lacking)
         if lacking < committed or not nacked(epoch, lacking, logs, ensembles, policy):
-            return Waiting(EntryId(epoch, lacking), "no valid copy has answered")
+            members = _could_supply(epoch, lacking, logs, ensembles)
+            return Waiting(EntryId(epoch, lacking), "no valid copy has answered", members)
         cut(logs.values(), epoch, lacking)
         if best.open_tail or best.end > lacking:
             raise ImpossibleState("a cut that did not cut")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordination import (
     Accepted,
     Commanded,
@@ -47,8 +48,8 @@ class Election:
         self.answers: dict[Member, FenceAnswer] = {}
         # Set once the leader is chosen; answers that come later are kept for it (O2).
         self.asked: tuple[Member, BecomeLeader] | None = None
-        # What the election waits for, for people.
-        self.waiting = ""
+        # What the election waits for; None once it has decided, or before it has looked.
+        self.waiting: Waiting | None = None
 
 
 class CoordinatorState:

@@ -7,7 +7,10 @@ in a new epoch, because two coordinators that finish the same epoch would make t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from shardlog.protocol import choice
+from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import Member
 from shardlog.protocol.history import last_epoch
@@ -65,7 +68,7 @@ def drive(c: CoordinatorState, record: Shard) -> None:
         _choose(c, record, election)
     elif c.now_ms - election.started_ms >= c.limits.election_timeout_ms:
         # Chosen, and silent: somebody else next time.
-        c.excluded = (election.asked[0],)
+        _exclude(c, record, election.asked[0])
         start(c, record, preferred=record.preferred)
     elif due:
         c.send(*election.asked)
@@ -76,19 +79,32 @@ def owns(c: CoordinatorState, record: Shard) -> bool:
     return c.election is not None and c.election.epoch == record.epoch
 
 
-def _awaits_preferred(c: CoordinatorState, record: Shard, election: Election) -> bool:
-    """A hand-over gives its target a moment to answer, but not for ever (rule 11)."""
-    wanted = [member for member in record.final_ensemble if member.node == record.preferred]
+def _decided(c: CoordinatorState, record: Shard, election: Election) -> Decision | Waiting:
+    """Over all answers; but those who have just failed to lead are asked last.
+
+    A leader that was cut off from its followers, and not from us, answers first and has the longest
+    log: it would be chosen again, or somebody who then cannot fetch from it.  What it alone has was
+    never committed, so the others decide if they are a fencing quorum.  They, and the target of a
+    hand-over (rule 11), are given a moment to answer, but not for ever.
+    """
+    answers = election.answers
     late = c.now_ms - election.started_ms >= c.limits.resend_ms
-    return bool(wanted) and wanted[0] not in election.answers and not late
+    wanted = [member for member in record.final_ensemble if member.node == record.preferred]
+    if wanted and wanted[0] not in answers and not late:
+        return Waiting(None, f"{record.preferred} is to lead and has not answered", (wanted[0],))
+    others = {member: answers[member] for member in answers if member not in c.excluded}
+    if len(others) < len(answers):
+        decision = _decide(c, record, others)
+        if isinstance(decision, Decision) or not late:
+            return decision
+    return _decide(c, record, answers)
 
 
-def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
-    if _awaits_preferred(c, record, election):
-        election.waiting = f"{record.preferred} is to lead and has not answered"
-        return
-    decision = choice.decide(
-        election.answers,
+def _decide(
+    c: CoordinatorState, record: Shard, answers: Mapping[Member, FenceAnswer]
+) -> Decision | Waiting:
+    return choice.decide(
+        answers,
         record.ensembles,
         record.quorum,
         preferred=record.preferred,
@@ -96,8 +112,19 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
         leaders=c.leaders,
         draining=c.draining,
     )
-    if isinstance(decision, choice.Waiting):
-        election.waiting = f"{decision.reason} {decision.entry or ''}".strip()
+
+
+def _exclude(c: CoordinatorState, record: Shard, member: Member) -> None:
+    """Somebody else next time; once all have failed, everyone but the last may try again."""
+    c.excluded = tuple(dict.fromkeys((*c.excluded, member)))
+    if set(record.final_ensemble) <= set(c.excluded):
+        c.excluded = (member,)
+
+
+def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
+    decision = _decided(c, record, election)
+    if isinstance(decision, Waiting):
+        election.waiting = decision
         return
     final = record.final_ensemble
     followers = tuple(
@@ -110,7 +137,7 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
     )
     election.asked = (decision.leader, message)
     election.started_ms = c.now_ms
-    election.waiting = ""
+    election.waiting = None
     c.send(decision.leader, message)
 
 
@@ -186,5 +213,5 @@ def cannot_serve(
     sender = Member(envelope.src, envelope.src_incarnation)
     entitled = sender == record.leader or (asked is not None and asked[0] == sender)
     if message.epoch == record.epoch and entitled and not c.writing:
-        c.excluded = (sender,)
+        _exclude(c, record, sender)
         start(c, record, preferred=record.preferred)

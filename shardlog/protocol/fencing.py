@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shardlog.protocol import answering
 from shardlog.protocol.effects import Erase, Format, Superblock
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.failures import Refusal, StaleEpoch, WrongRole
 from shardlog.protocol.history import clip
 from shardlog.protocol.messages import (
@@ -121,5 +122,15 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             lead.ensemble if lead else (),
             lead.cursor_statuses() if lead else (),
             r.draining,
+            len(r.log.marks),
+            awaited(r),
         ),
     )
+
+
+def awaited(r: ReplicaState) -> EntryId | None:
+    """The first bad entry that nobody has supplied so far, though all have been asked."""
+    bad = next(r.log.bad(), None) if r.log.marks else None
+    if bad is None or (r.lead is not None and r.lead.tries <= len(r.lead.cursors)):
+        return None
+    return bad.id

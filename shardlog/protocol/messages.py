@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from shardlog.protocol.entry import Entry, Member
+from shardlog.protocol.entry import Entry, EntryId, Member
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
@@ -308,6 +308,8 @@ class StatusReport(Message):
 
     `asked` echoes the epoch of the request, so that a late report is known as such.
     `draining`: the node is about to stop, and waits for its leaderships to be handed over.
+    `bad` counts the entries, or unreadable stretches, whose copy here is damaged; `awaited` is the
+    first of them, once everyone who might have supplied it has been asked.
     """
 
     asked: int
@@ -324,6 +326,8 @@ class StatusReport(Message):
     ensemble: Ensemble
     cursors: tuple[CursorStatus, ...]
     draining: bool = False
+    bad: int = 0
+    awaited: EntryId | None = None
 
 
 @value

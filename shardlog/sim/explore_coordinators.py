@@ -99,7 +99,7 @@ def settled(c: Coordinator) -> Coordinator:
     if c.election is not None:
         c.election.sent_ms = -1
         c.election.started_ms = NOW_MS
-        c.election.waiting = ""
+        c.election.waiting = None
     ordered: Coordinator = canonical(c)
     return ordered
 

@@ -58,6 +58,7 @@ def test_a_shard_as_clients_see_it(tmp_path: Path):
                 "addresses": {node: data[node] for node in ("node-1", "node-2")},
                 "reconfiguration": None,
                 "halted": None,
+                "waiting": None,
             }
             _, listed = await asked(http, "GET", "/v1/shards")
             assert listed == {"shards": [found | {"leader": leader}]}

@@ -21,7 +21,10 @@ from shardlog.protocol.shard import Phase, Shard, Status
 A, B, C, D, E = (Member(node, 1) for node in "abcde")
 ABC = (A, B, C)
 MAJORITY = QuorumPolicy()
-NO_COPY = Waiting(EntryId(1, 1), "no valid copy has answered")
+
+
+def no_copy(epoch: int, offset: int, *members: Member) -> Waiting:
+    return Waiting(EntryId(epoch, offset), "no valid copy has answered", members)
 
 
 def answer(member, epochs, *, commit=0, bad=None, history=None) -> FenceAnswer:
@@ -142,7 +145,9 @@ def test_T2_what_a_nack_quorum_never_had_is_not_fetched():
 
 
 def test_O1_no_choice_without_a_fencing_quorum():
-    assert decide(answers(a=[1]), (ABC,), MAJORITY) == Waiting(None, "no fencing quorum yet")
+    assert decide(answers(a=[1]), (ABC,), MAJORITY) == Waiting(
+        None, "no fencing quorum yet", (B, C)
+    )
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -160,7 +165,7 @@ def test_O4_one_quorum_over_the_union_is_not_enough(policy):
     """Rule 7: swap D for E at n = 4, x on A and B, fenced C, D and E."""
     told = answers(c=[1], d=[1], e=[1])
     decision = decide(told, ((A, B, C, D), (A, B, C, E)), policy)
-    assert decision == Waiting(None, "no fencing quorum yet")
+    assert decision == Waiting(None, "no fencing quorum yet", (A, B))
 
 
 def test_O4_both_ensembles_fenced_find_what_either_committed():
@@ -187,7 +192,7 @@ def test_O5_the_leaving_nodes_log_counts_in_a_choice():
 def test_T2_a_damaged_entry_without_another_copy_stops_the_election(mark):
     """On A and B, bad on B, A down: it may have been committed."""
     told = answers(b=answer(B, [1, 1], bad={1: mark}), c=[1])
-    assert decide(told, (ABC,), MAJORITY) == NO_COPY
+    assert decide(told, (ABC,), MAJORITY) == no_copy(1, 1, A, B)
 
 
 @pytest.mark.parametrize("mark", [Mark.CORRUPT, Mark.FAULT])
@@ -222,7 +227,7 @@ def test_T2_a_valid_other_entry_is_a_nack():
 def test_T2_corrupt_copies_do_not_nack():
     bad = {1: Mark.CORRUPT}
     told = answers(a=answer(A, [1, 1], bad=bad), b=answer(B, [1, 1], bad=bad), c=[1])
-    assert decide(told, (ABC,), MAJORITY) == NO_COPY
+    assert decide(told, (ABC,), MAJORITY) == no_copy(1, 1, A, B)
 
 
 def test_T2_what_was_trimmed_is_not_a_nack():
@@ -310,7 +315,7 @@ def test_T2_what_one_replica_has_trimmed_holds_up_no_election():
     needed = answer(A, [1, 1, 1, 2], commit=3, bad={2: Mark.CORRUPT})
     short = replace(answer(B, [1, 1], commit=2), first=2)
     told = answers(a=needed, b=short)
-    assert decide(told, (ABC,), MAJORITY) == Waiting(EntryId(1, 2), "no valid copy has answered")
+    assert decide(told, (ABC,), MAJORITY) == no_copy(1, 2, C, A)
 
 
 def test_T2_a_corrupt_slot_disowns_what_is_not_its_own():
@@ -322,9 +327,9 @@ def test_T2_a_corrupt_slot_disowns_what_is_not_its_own():
     }
     assert chosen(told, (ab,), both).kept.end == 1
     told[B] = answer(B, [1, 2], bad={1: Mark.FAULT})
-    assert decide(told, (ab,), both) == Waiting(EntryId(3, 1), "no valid copy has answered")
+    assert decide(told, (ab,), both) == no_copy(3, 1, A, B)
     told[B] = answer(B, [1, 3], bad={1: Mark.CORRUPT})
-    assert decide(told, (ab,), both) == Waiting(EntryId(3, 1), "no valid copy has answered")
+    assert decide(told, (ab,), both) == no_copy(3, 1, A, B)
 
 
 ENSEMBLES = [

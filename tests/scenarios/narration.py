@@ -135,8 +135,9 @@ class Narration(Narrator):
         effects: Sequence[object],
     ) -> None:
         """Why an election waits, when that is more than that too few have answered."""
-        waiting = coordinator.election.waiting if coordinator.election else ""
-        if waiting != self._waiting.get(name, "") and waiting and "quorum" not in waiting:
+        found = coordinator.election.waiting if coordinator.election else None
+        waiting = str(found) if found and "quorum" not in found.reason else ""
+        if waiting and waiting != self._waiting.get(name, ""):
             self.does(name, f"waits: {waiting}")
         self._waiting[name] = waiting
 

@@ -1,0 +1,36 @@
+"""What a shard waits for, for people and for the operator that reports it.
+
+An election that waits says so itself.  A shard that serves may wait as well: an entry is damaged at
+its leader, and no follower has supplied it.  Readers of that one entry are refused meanwhile.
+"""
+
+from __future__ import annotations
+
+from shardlog.protocol.choice import Waiting
+from shardlog.protocol.coordinator_state import CoordinatorState
+from shardlog.protocol.shard import Shard, Status
+
+
+def awaited(c: CoordinatorState) -> Waiting | None:
+    """As this coordinator sees it; None if nothing is, or if another one drives the election."""
+    record = c.record
+    if record is None:
+        return None
+    if record.status is Status.ELECTION:
+        return c.election.waiting if c.election else None
+    return unrepaired(c, record)
+
+
+def unrepaired(c: CoordinatorState, record: Shard) -> Waiting | None:
+    """The entry that a leader which serves cannot repair, and who might still have it."""
+    own = c.seen.get(record.leader) if record.leader else None
+    if record.status is not Status.STEADY or own is None or own.report.awaited is None:
+        return None
+    since_ms = c.now_ms - c.limits.leader_timeout_ms
+    heard = {member: each.report for member, each in c.seen.items() if each.at_ms >= since_ms}
+    members = tuple(
+        member
+        for member in record.ensemble
+        if member not in heard or heard[member].bad or member == record.leader
+    )
+    return Waiting(own.report.awaited, "the leader's copy is bad and nobody supplies it", members)
