@@ -1,5 +1,7 @@
 PYTHON ?= python3
 SEEDS ?= 500
+MINUTES ?= 10
+SEED ?= 1
 ENGINE_SEEDS ?= 100
 
 VENV := .venv
@@ -8,7 +10,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test sim demo proto fmt clean
+.PHONY: help setup check test sim soak demo proto fmt clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +42,9 @@ test: setup ## All tests, then SEEDS simulated runs (some on the storage engine)
 
 sim: setup ## Simulated runs only: make sim SEEDS=100000
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
+
+soak: setup ## Damage files of live nodes under load: make soak MINUTES=10 SEED=1
+	@PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(MINUTES) --seed $(SEED)
 
 demo: setup ## Watch a real cluster lose its leader, grow, shrink, and lose no record
 	@$(BIN)/shardlog demo

@@ -3,11 +3,16 @@
 Envelopes come in from whatever plane, are verified, and go to the replica they name; what a replica
 says goes to a call that waits for it, or out.  A replica whose disk failed is stopped at once and
 opened again after a while: a start believes only what is on the medium.
+
+Files that were damaged beyond that are as good as an emptied volume: nobody knows any more what was
+promised there.  So whoever asks is told that there is no such replica; it never votes again, and
+the coordinator has another one made in its place.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +32,7 @@ from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica
 from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, Read, Register
 from shardlog.protocol.replica import FROM_CLIENTS, Replica
 from shardlog.protocol.states import Role
-from shardlog.storage.failures import StorageFailure
+from shardlog.storage.failures import Damaged, StorageFailure
 from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
@@ -35,6 +40,8 @@ from shardlog_node.verifying import is_intact
 
 SHARD_NAME_BYTES_MAX = 80
 """So that its directory has a name, however it has to be written."""
+FOUND_BY = ("recovery", "read", "scrub")
+"""Who finds damage: a start, whoever reads, or the scrubber."""
 BACKLOG_TICKS = 50
 """A leader whose disk has been too far behind for so long hands over."""
 IDLE_TICKS = 5
@@ -58,6 +65,7 @@ class HostedReplica:
         "_host",
         "_hosted",
         "driver",
+        "found_bad",
         "on_failed",
         "repaired",
         "stopped",
@@ -68,16 +76,21 @@ class HostedReplica:
         host: NodeHost,
         shard: str,
         on_failed: Callable[[HostedReplica, Exception], None],
+        lost: bool = False,
     ) -> None:
         self._host = host
         self._clock_ms = host.clock_ms
         self.on_failed = on_failed
-        # Entries that were written anew.
+        # Entries that were written anew, and how many were found damaged, by whom.
         self.repaired = 0
+        self.found_bad = Counter(dict.fromkeys(FOUND_BY, 0))
         self.stopped = False
         self._backlog_ticks = 0
         self._hosted: Hosted
-        self._hosted, recovered = host.volume.open(shard, self._synced, self._disk_failed)
+        opened = host.volume.blank if lost else host.volume.open
+        self._hosted, recovered = opened(shard, self._synced, self._disk_failed)
+        if recovered is not None:
+            self.found_bad["recovery"] = len(recovered.marks)
         replica = self._replica(host, shard, recovered)
         self.driver = Driver(replica, self, host.send)
 
@@ -145,7 +158,14 @@ class HostedReplica:
         self._hosted.submit(effect)
 
     def read(self, header: Header) -> Entry | None:
-        return self._hosted.store.read(header)
+        entry = self._hosted.store.read(header)
+        if entry is None:
+            self.found_bad["read"] += 1
+        return entry
+
+    def mend(self) -> None:
+        """Copies of the superblock, or of a segment's head, are damaged."""
+        self._hosted.mend()
 
     def _synced(self, token: int) -> None:
         self.step(Synced(token))
@@ -185,6 +205,8 @@ class NodeHost:
         self.replicas: dict[str, HostedReplica] = {}
         # Replicas that cannot run, and why.
         self.failed: dict[str, Exception] = {}
+        # Those of them whose files can never be opened again.
+        self.lost: set[str] = set()
         # Stores of replicas that were stopped, which may still have something on its way.
         self._ending: dict[str, Store] = {}
         self._calls: dict[str, asyncio.Future[Envelope]] = {}
@@ -215,14 +237,30 @@ class NodeHost:
     # --- replicas --------------------------------------------------------------------------------
 
     def _open(self, shard: str) -> HostedReplica | None:
-        self.failed.pop(shard, None)
+        self._forgive(shard)
         try:
             opened = HostedReplica(self, shard, self._stopped)
         except (StorageFailure, ImpossibleState) as failure:
+            if isinstance(failure, Damaged):
+                self.lost.add(shard)
             self._give_up(shard, failure)
             return None
         self.replicas[shard] = opened
         return opened
+
+    def _forgive(self, shard: str) -> None:
+        self.failed.pop(shard, None)
+        self.lost.discard(shard)
+
+    def _addressed(self, shard: str) -> HostedReplica | None:
+        """For a message of a coordinator or another node; also where there is no replica (yet)."""
+        if len(shard.encode()) > SHARD_NAME_BYTES_MAX:
+            return None
+        if shard in self.lost:
+            standing_in = HostedReplica(self, shard, self._stopped, lost=True)
+            self.replicas[shard] = standing_in
+            return standing_in
+        return None if shard in self.failed else self._open(shard)
 
     def _stopped(self, replica: HostedReplica, failure: Exception) -> None:
         shard = replica.replica.shard
@@ -269,14 +307,15 @@ class NodeHost:
         ]
         replica = self.replicas.get(shard)
         if replica is None and any(type(each.message) not in FROM_CLIENTS for each in envelopes):
-            known = shard in self.failed or len(shard.encode()) > SHARD_NAME_BYTES_MAX
-            replica = None if known else self._open(shard)
+            replica = self._addressed(shard)
         if replica is None:
             self._refuse_clients(envelopes)
             return
         replica.steps(events)
         if replica.replica.role is Role.NOT_MEMBER and not replica.replica.promises:
             self.replicas.pop(shard, None)
+        elif shard in self.lost and not replica.stopped:
+            self._forgive(shard)  # another one is being made in its place
 
     def _refuse_clients(self, envelopes: Sequence[Envelope]) -> None:
         """There is no replica here, or none that runs; nodes ask again by themselves."""

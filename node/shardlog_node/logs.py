@@ -8,13 +8,14 @@ not for each change.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardlog.process.logs import Logger
 from shardlog.protocol.states import Role
 from shardlog_node.clock import NodeClock
-from shardlog_node.host import NodeHost
+from shardlog_node.host import HostedReplica, NodeHost
 
 LOOK_EVERY_MS = 250
 REFUSED_EVERY_LOOKS = 40
@@ -31,6 +32,16 @@ class Seen:
     incarnation: int
     leader: str | None
     stalled: str | None
+
+
+@dataclass(slots=True)
+class Damage:
+    """What was told of damage since a replica was opened."""
+
+    hosted: HostedReplica
+    found: Counter[str] = field(default_factory=Counter)
+    repaired: int = 0
+    copies: int = 0
 
 
 class Watch:
@@ -51,6 +62,7 @@ class Watch:
         self._log = log
         self._seen: dict[str, Seen] = {}
         self._failed: dict[str, str] = {}
+        self._damage: dict[str, Damage] = {}
         self._clock_agreed = True
         self._disk_stuck = False
         self._refused_told = 0
@@ -83,8 +95,10 @@ class Watch:
             if now != before:
                 self._seen[shard] = now
                 self._tell(shard, before, now)
+            self._look_at_damage(shard, hosted)
         for shard in self._seen.keys() - self._host.replicas.keys() - self._host.failed.keys():
             gone = self._seen.pop(shard)
+            self._damage.pop(shard, None)
             self._log.info("replica gone", shard=shard, epoch=gone.epoch)
         self._look_at_clock()
         self._look_at_disk()
@@ -117,6 +131,19 @@ class Watch:
         for shard in self._failed.keys() - failed.keys():
             self._log.info("replica reopened", shard=shard)
         self._failed = failed
+
+    def _look_at_damage(self, shard: str, hosted: HostedReplica) -> None:
+        told = self._damage.get(shard)
+        if told is None or told.hosted is not hosted:
+            told = self._damage[shard] = Damage(hosted)
+        for by, entries in (hosted.found_bad - told.found).items():
+            self._log.warning("damage found", shard=shard, by=by, entries=entries)
+        entries = hosted.repaired - told.repaired
+        copies = hosted.store.files.copies_mended - told.copies
+        if entries or copies:
+            self._log.info("damage repaired", shard=shard, entries=entries, copies=copies)
+            told.repaired, told.copies = told.repaired + entries, told.copies + copies
+        told.found = hosted.found_bad.copy()
 
     def _look_at_clock(self) -> None:
         agreed = self._clock.agreed is not None

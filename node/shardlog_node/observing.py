@@ -166,6 +166,20 @@ class NodeCollector(Collector):
         )
         for shard, hosted in self._host.replicas.items():
             repaired.add_metric([shard], hosted.repaired)
+        found = CounterMetricFamily(
+            "shardlog_entries_found_bad",
+            "Found damaged by a start (recovery), by a read, or by the scrubber.",
+            labels=["shard", "by"],
+        )
+        mended = CounterMetricFamily(
+            "shardlog_copies_mended",
+            "Superblocks and heads of segments of which a copy was damaged, written anew.",
+            labels=["shard"],
+        )
+        for shard, hosted in self._host.replicas.items():
+            mended.add_metric([shard], hosted.store.files.copies_mended)
+            for by, entries in hosted.found_bad.items():
+                found.add_metric([shard, by], entries)
         offset = GaugeMetricFamily(
             "shardlog_scrub_offset", "How far this round of the scrubber is.", labels=["shard"]
         )
@@ -181,7 +195,7 @@ class NodeCollector(Collector):
             offset.add_metric([shard], progress.at)
             rounds.add_metric([shard], progress.rounds)
             bad.add_metric([shard], progress.found_bad)
-        yield from (repaired, offset, rounds, bad)
+        yield from (repaired, found, mended, offset, rounds, bad)
 
     def _of_followers(self) -> Iterator[Metric]:
         labels = ["shard", "follower"]

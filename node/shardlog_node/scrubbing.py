@@ -3,7 +3,8 @@ still have a good copy.
 
 It works in a thread, on a few entries at a time, and then rests: for as long as keeps it within a
 share of one core and a rate of bytes.  What it finds bad it only tells the replica, which marks the
-entry and has it repaired.  It starts over when it has come to the end of a log.
+entry and has it repaired.  When it has come to the end of a log it looks at the copies of the
+superblock and of the segments' heads, which only this node can make good, and starts over.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Scrubber:
                     start = max(state.at, hosted.replica.log.first)
                     end = hosted.store.durable_end
                     if start >= end:
-                        self._finish(state)
+                        if state.at:
+                            looked = await loop.run_in_executor(thread, look_at, hosted.store)
+                            await self._finish(hosted, state, *looked)
                         continue
                     piece, cpu_s = await loop.run_in_executor(
                         thread, read_piece, hosted.store, start, end
@@ -89,9 +92,14 @@ class Scrubber:
             state = self.progress[shard] = Progress(incarnation)
         return state
 
-    def _finish(self, state: Progress) -> None:
-        if state.at:
-            state.rounds += 1
+    async def _finish(
+        self, hosted: HostedReplica, state: Progress, whole: bool, cpu_s: float
+    ) -> None:
+        """The end of a round."""
+        if not whole:
+            hosted.mend()
+        await asyncio.sleep(self._rest_s(Scrubbed(state.at), cpu_s))
+        state.rounds += 1
         state.at = 0
 
     def _take(self, hosted: HostedReplica, state: Progress, piece: Scrubbed) -> None:
@@ -102,6 +110,7 @@ class Scrubber:
         for base in piece.bad:
             if self._is_bad(hosted, base):
                 state.found_bad += 1
+                hosted.found_bad["scrub"] += 1
                 hosted.step(ReadFailed(base))
         for header in piece.slotless:
             self._mend_slot(hosted, state, header)
@@ -109,7 +118,7 @@ class Scrubber:
     def _mend_slot(self, hosted: HostedReplica, state: Progress, header: Header) -> None:
         try:
             same = hosted.replica.log.starting_at(header.base) == header
-            entry = hosted.read(header) if same else None
+            entry = hosted.store.read(header) if same else None
         except StorageFailure:
             return
         if entry is not None:
@@ -128,7 +137,7 @@ class Scrubber:
             header = replica.log.starting_at(base)
             if header is None or header.kind is Kind.UNKNOWN:
                 return header is not None
-            return hosted.read(header) is None
+            return hosted.store.read(header) is None
         except StorageFailure:
             return False  # it cannot be told now
 
@@ -136,6 +145,16 @@ class Scrubber:
         by_core = cpu_s / self._limits.core_share - cpu_s
         by_bytes = piece.bytes / self._limits.bytes_per_s
         return max(by_core, by_bytes, REST_MIN_MS / 1000)
+
+
+def look_at(store: Store) -> tuple[bool, float]:
+    """Whether superblock and heads are whole, and the CPU time that it took; in a thread."""
+    began = time.thread_time()
+    try:
+        whole = store.is_whole()
+    except StorageFailure:
+        whole = True  # it cannot be told now
+    return whole, time.thread_time() - began
 
 
 def read_piece(store: Store, start: int, end: int) -> tuple[Scrubbed, float]:

@@ -29,6 +29,7 @@ from shardlog.sim.disk import ModelDisk
 from shardlog.sim.faulty_files import Crashed, FaultyFiles
 from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.slot import Part, Slot
+from shardlog.storage.changes import Change
 from shardlog.storage.failures import DiskFailed, MissingFile, StorageFailure
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import (
@@ -186,7 +187,7 @@ class EngineDisk:
             position,
         )
 
-    def _follow(self, change: Disk | None) -> None:
+    def _follow(self, change: Change | None) -> None:
         """A rare operation was done: what it dropped is not expected any more."""
         if isinstance(change, TruncateLog):
             self._expect(lambda base: base < change.end)

@@ -6,7 +6,7 @@ crash came between: a truncation by `cut_to`, a new log by its `lineage`, a trim
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shardlog.protocol.effects import (
     Erase,
@@ -36,7 +36,13 @@ from shardlog.storage.root import Root
 from shardlog.storage.segment import GROUP_BYTES_MAX, Segment, overwrite, remove, wipe
 from shardlog.storage.superblock import NAME
 
-Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """Write again what was lost of the copies of the superblock and of the segments' heads."""
+
+
+Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog | Mend
 
 
 def perform(files: ReplicaFiles, change: Change, promise: Superblock | None = None) -> None:
@@ -53,6 +59,8 @@ def perform(files: ReplicaFiles, change: Change, promise: Superblock | None = No
         truncate(files, change.end)
     elif isinstance(change, TrimLog):
         _trim(files, change.first, change.boundary)
+    elif isinstance(change, Mend):
+        _mend(files)
     else:
         _reset(files, change.first, change.boundary, promise)
 
@@ -179,6 +187,17 @@ def _reset(files: ReplicaFiles, first: int, boundary: int, promise: Superblock |
 
 
 # --- repair ------------------------------------------------------------------------------------
+
+
+def _mend(files: ReplicaFiles) -> None:
+    """What this process knows for certain, whatever has become of the files meanwhile."""
+    if files.root is None:
+        return
+    if not files.superblocks.is_whole():
+        files.superblocks.renew(files.root)
+        files.copies_mended += 1
+    for segment in files.segments.items:
+        files.copies_mended += segment.mend_head()
 
 
 def _rewrite(files: ReplicaFiles, entry: Entry) -> None:

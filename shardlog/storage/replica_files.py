@@ -15,7 +15,10 @@ from shardlog.storage.superblock import SuperblockFile
 
 
 class ReplicaFiles:
-    """`root` is what the superblock holds, durably; None if there is no replica."""
+    """`root` is what the superblock holds, durably; None if there is no replica.
+
+    `copies_mended` counts superblocks and heads that were damaged and written again.
+    """
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class ReplicaFiles:
         self.plan = plan
         self.root: Root | None = None
         self.context = Context(0, 0)
+        self.copies_mended = 0
         self.clear()
         if found is not None:
             self.root, self.context = found.root, found.context

@@ -159,13 +159,21 @@ class Segment:
         segment.count, segment.position = -1, head.size
         return segment
 
-    def mend_head(self) -> None:
-        """Write a copy that was lost again."""
+    def has_head(self) -> bool:
+        """Whether both copies are as they were written."""
+        with self.handles.use(self.path) as file:
+            return all(_head_copy(file, place) == self.head for place in (0, 1))
+
+    def mend_head(self) -> int:
+        """Write copies that were lost again; how many there were."""
+        mended = 0
         with self.handles.use(self.path) as file:
             for place in (0, 1):
-                if _head_copy(file, place) is None:
+                if _head_copy(file, place) != self.head:
                     file.write(place * HEAD_COPY_BYTES, [pack_head(self.head)])
                     file.sync()
+                    mended += 1
+        return mended
 
     # --- slots -----------------------------------------------------------------------------------
 

@@ -112,6 +112,11 @@ class Store:
         elif isinstance(effect, ResetLog | Erase | Format):
             self._forget(0)
 
+    def mend(self) -> None:
+        """Queue what `is_whole` asks for."""
+        self._submitted += 1
+        self._queue.append(changes.Mend())
+
     def _note_end(self, header: Header) -> None:
         """An entry that could not be read is known again, and may end a commit context."""
         end = (header.end, header.checksum)
@@ -166,6 +171,17 @@ class Store:
     def scrub(self, start: int, end: int, most: int) -> Scrubbed:
         """Read durable entries again; may be called in any thread."""
         return scrub(self.files.segments, start, min(end, self.durable_end), most)
+
+    def is_whole(self) -> bool:
+        """Whether superblock and heads are as they were written; may be called in any thread.
+
+        A root that is just being written may look damaged: mending looks again, and alone.
+        """
+        files = self.files
+        return files.root is None or (
+            files.superblocks.is_whole()
+            and all(segment.has_head() for segment in files.segments.items)
+        )
 
     @property
     def durable_end(self) -> int:

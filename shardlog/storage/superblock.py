@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from shardlog.checksum import sum_of
-from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
+from shardlog.storage.failures import Damaged, DiskFailed, MissingFile, WrongFormat
 from shardlog.storage.files import SECTOR_BYTES, File, Files
 from shardlog.storage.layout import FORMAT_VERSION
 from shardlog.storage.movement import flaw
@@ -64,6 +64,12 @@ class SuperblockFile:
             self._overwrite(sequence, data)
         self.sequence = sequence
 
+    def renew(self, root: Root) -> None:
+        """All copies anew, in a new file."""
+        sequence = self.sequence + 1
+        self._make(sequence, pack_root(root))
+        self.sequence = sequence
+
     def _overwrite(self, sequence: int, data: bytes) -> None:
         file = self.files.open(self.path)
         try:
@@ -109,11 +115,21 @@ class SuperblockFile:
         if why:
             raise Damaged(self.path, newest.place * self.stride, why)
         self.sequence = newest.sequence
-        same = sum(1 for copy in copies if copy.sequence == newest.sequence)
-        if len(copies) < COPIES or same < 2:
+        if not _as_written(places, newest.sequence):
             self.write(newest.root)
             self.write(newest.root)
         return newest.root
+
+    def is_whole(self) -> bool:
+        """Whether every copy is as it was written last.
+
+        May be asked in any thread; while a root is written it may seem that it is not.
+        """
+        try:
+            places = SuperblockFile(self.files, self.directory).copies()
+        except (Damaged, WrongFormat, MissingFile):
+            return False
+        return _as_written(places, self.sequence)
 
     def copies(self) -> list[Copy | None]:
         """What stands in each of the four places; None for one that cannot be read."""
@@ -146,6 +162,12 @@ class SuperblockFile:
         except Malformed as error:
             raise Damaged(self.path, place * self.stride, str(error)) from error
         return Copy(place, sequence, root) if place in _places(sequence) else None
+
+
+def _as_written(places: list[Copy | None], newest: int) -> bool:
+    """All can be read, and both of the newest root are there."""
+    same = sum(1 for copy in places if copy is not None and copy.sequence == newest)
+    return None not in places and same == 2
 
 
 def _places(sequence: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from shardlog.storage.failures import Retriable, StorageFailure
 from shardlog.storage.files import Files
 from shardlog.storage.handles import Handles
 from shardlog.storage.plan import Plan
+from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.rounds import ROUND_FILES_MAX, Round
 from shardlog.storage.store import Store
 
@@ -88,6 +89,14 @@ class Hosted:
     def submit(self, effect: Disk) -> None:
         """What a stalled replica is given waits until it is tried again."""
         self.store.submit(effect)
+        self._wake()
+
+    def mend(self) -> None:
+        """Write again what was lost of the superblock and of heads."""
+        self.store.mend()
+        self._wake()
+
+    def _wake(self) -> None:
         if self.store.stalled is None:
             self._volume.wake(self)
 
@@ -189,6 +198,17 @@ class Volume:
         directory = f"{self.directory}/{directory_name(shard)}"
         store, recovered = Store.open(self.handles, directory, shard, self.node, self.plan)
         return Hosted(self, shard, store, on_synced, on_failed), recovered
+
+    def blank(
+        self,
+        shard: str,
+        on_synced: Callable[[int], None],
+        on_failed: Callable[[StorageFailure], None],
+    ) -> tuple[Hosted, None]:
+        """The same, whatever is there: it cannot be opened, and is erased by the next format."""
+        directory = f"{self.directory}/{directory_name(shard)}"
+        files = ReplicaFiles(self.handles, directory, shard, self.node, self.plan, None)
+        return Hosted(self, shard, Store(files), on_synced, on_failed), None
 
     def wake(self, hosted: Hosted) -> None:
         """There may be something to do for this replica."""

@@ -181,6 +181,18 @@ class FaultCluster:
                 continue
         return None
 
+    async def metrics(self, node: str) -> dict[str, float]:
+        """A node's figures, by name and labels; none if it does not answer."""
+        (place,) = [each for each in self.places.nodes if each.name == node]
+        timeout = aiohttp.ClientTimeout(total=5)
+        try:
+            async with self._http.get(f"http://{place.http}/metrics", timeout=timeout) as answer:
+                lines = (await answer.text()).splitlines()
+        except (aiohttp.ClientError, TimeoutError):
+            return {}
+        pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, _, value in pairs}
+
     async def all_alive(self) -> bool:
         found = await self.ask("GET", "/v1/nodes")
         return found is not None and all(node["alive"] for node in found["nodes"])

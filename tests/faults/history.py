@@ -7,12 +7,14 @@ The rules, each a function from a history to what contradicts it:
 - a record whose fate is unknown stands there at most once, one that failed for certain not at all;
 - nothing stands there that nobody sent;
 - everybody who tailed the log saw just the log, and so does every replica's disk;
+- whoever read a part of it again saw just that part, byte for byte;
 - appends and confirmed reads are linearizable: `shardlog.sim.linearizability` has the argument.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -71,12 +73,22 @@ class ConfirmedRead:
     seen: tuple[Standing, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Everything that stands in [start, end), as somebody saw it long after it was appended."""
+
+    start: int
+    end: int
+    seen: tuple[Standing, ...]
+
+
 @dataclass(slots=True)
 class History:
     """`log` is what is read in the end; `tails` and `disks` are what others say, by name."""
 
     sent: list[Sent] = field(default_factory=list)
     reads: list[ConfirmedRead] = field(default_factory=list)
+    rereads: list[Reread] = field(default_factory=list)
     log: Sequence[Standing] = ()
     tails: dict[str, Sequence[Standing]] = field(default_factory=dict)
     disks: dict[str, Sequence[Standing]] = field(default_factory=dict)
@@ -90,7 +102,10 @@ def value_of(producer: int, number: int, size: int) -> bytes:
 
 
 def standing_of(offset: int, value: bytes) -> Standing:
-    return Standing(offset, *_NAMED.unpack_from(value))
+    """Who sent it and as which; nothing that was sent has a byte other than these."""
+    standing = Standing(offset, *_NAMED.unpack_from(value))
+    assert value == value_of(*standing[1:], len(value)), f"bad bytes at {offset}: {value!r:.200}"
+    return standing
 
 
 # --- rules ---------------------------------------------------------------------------------------
@@ -135,6 +150,14 @@ def seen_otherwise(history: History) -> Iterator[str]:
             yield f"{name} {_difference(found, history.log)}"
 
 
+def reread_otherwise(history: History) -> Iterator[str]:
+    offsets = [standing.offset for standing in history.log]
+    for read in history.rereads:
+        stands = history.log[bisect_left(offsets, read.start) : bisect_left(offsets, read.end)]
+        if list(read.seen) != list(stands):
+            yield f"a read of [{read.start}, {read.end}) {_difference(read.seen, stands)}"
+
+
 def not_linearizable(history: History) -> Iterator[str]:
     numbers = {sent.name: value for value, sent in enumerate(history.sent)}
     operations = [
@@ -163,6 +186,7 @@ RULES: tuple[Callable[[History], Iterator[str]], ...] = (
     out_of_order,
     twice_or_undead,
     seen_otherwise,
+    reread_otherwise,
     not_linearizable,
 )
 

@@ -13,7 +13,16 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from faults.cluster import PATIENCE_S, FaultCluster, until
-from faults.history import ConfirmedRead, Fate, History, Sent, Standing, standing_of, value_of
+from faults.history import (
+    ConfirmedRead,
+    Fate,
+    History,
+    Reread,
+    Sent,
+    Standing,
+    standing_of,
+    value_of,
+)
 from shardlog.client import Client, Producer
 from shardlog.client.failures import ClientFailure
 
@@ -24,13 +33,18 @@ PAUSE_MS = 10
 READ_EVERY_MS = 50
 READ_BACK = 200
 """A confirmed read begins so many offsets before the latest acknowledged one."""
+REREAD_EVERY_MS = 100
+REREAD_RECORDS = 100
 PATIENT_MS = 1000 * PATIENCE_S
 HASTY_MS = 1500
 """Of producers whose records are often given up with their fate unknown."""
 
 
 class Load:
-    """`producers` that wait for as long as it takes, and `hasty` ones that do not."""
+    """`producers` that wait for as long as it takes, and `hasty` ones that do not.
+
+    `rereaders` read anywhere in what was acknowledged, again and again.
+    """
 
     def __init__(
         self,
@@ -41,12 +55,16 @@ class Load:
         producers: int = 3,
         hasty: int = 1,
         tails: int = 2,
+        rereaders: int = 0,
         record_bytes: int = RECORD_BYTES,
+        pause_ms: int = PAUSE_MS,
     ) -> None:
         self.cluster = cluster
         self.shard = shard
         self.history = History()
         self._record_bytes = record_bytes
+        self._pause_ms = pause_ms
+        self._rereaders = rereaders
         self._random = Random(seed)
         self._patience = [PATIENT_MS] * producers + [HASTY_MS] * hasty
         self._tails: dict[str, list[Standing]] = {f"tail {n + 1}": [] for n in range(tails)}
@@ -64,6 +82,7 @@ class Load:
             ]
             watching = [group.create_task(self._tail(name)) for name in self._tails]
             watching.append(group.create_task(self._confirm()))
+            watching += [group.create_task(self._reread(n)) for n in range(self._rereaders)]
             await self.until_acknowledged()
             yield
             self._appending = False
@@ -108,7 +127,7 @@ class Load:
                     future = self._send(producer, sent)
                     outstanding.add(future)
                     future.add_done_callback(outstanding.discard)
-                await asyncio.sleep(PAUSE_MS / 1000)
+                await asyncio.sleep(self._pause_ms / 1000)
                 while len(outstanding) > OUTSTANDING_MAX:
                     await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
             if outstanding:
@@ -154,6 +173,20 @@ class Load:
                 )
                 read = ConfirmedRead(called_ns, time.monotonic_ns(), start, stream.end, seen)
                 self.history.reads.append(read)
+
+    async def _reread(self, number: int) -> None:
+        random = Random(number)
+        async with self._client() as client:
+            while True:
+                await asyncio.sleep(REREAD_EVERY_MS / 1000)
+                latest = self._latest.offset if self._latest else None
+                if not latest:
+                    continue
+                start = random.randrange(latest)
+                end = min(start + REREAD_RECORDS, latest)
+                found = client.read(self.shard, start, end, deadline_ms=PATIENT_MS)
+                seen = [standing_of(record.offset, record.value) async for record in found]
+                self.history.rereads.append(Reread(start, end, tuple(seen)))
 
     async def _read(self, end: int) -> list[Standing]:
         async with self._client() as client:

@@ -37,11 +37,12 @@ class Nursery:
     @contextmanager
     def open(cls, mutant: str = "") -> Iterator[Nursery]:
         tests = Path(__file__).resolve().parent.parent
+        path = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
         child = subprocess.Popen(
             (sys.executable, "-m", "faults.nursery", *([mutant] if mutant else [])),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(tests), "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
         )
         with child:
             try:

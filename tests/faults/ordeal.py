@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from faults.cluster import FaultCluster
-from faults.disks import records_on, verified
+from faults.disks import differences, read_disk, verified
 from faults.history import Fate, History, contradictions
 from faults.load import RECORD_BYTES, Load
 
@@ -55,14 +55,12 @@ class Ordeal:
 Doing = Callable[[Ordeal], Awaitable[None]]
 
 
-def survive(
-    cluster: FaultCluster, doing: Doing, *, hasty: int = 1, record_bytes: int = RECORD_BYTES
-) -> Ordeal:
+def survive(cluster: FaultCluster, doing: Doing, *, record_bytes: int = RECORD_BYTES) -> Ordeal:
     """Fails with everything that contradicts what was acknowledged; names the seed then."""
     try:
-        load = Load(cluster, SHARD, SEED, hasty=hasty, record_bytes=record_bytes)
+        load = Load(cluster, SHARD, SEED, record_bytes=record_bytes)
         ordeal = Ordeal(cluster, load, Random(SEED))
-        asyncio.run(_live_through(ordeal, doing))
+        asyncio.run(live_through(ordeal, doing))
     except BaseException:
         print(f"FAULTS_SEED={SEED}; everything is in {cluster.layout.directory}")
         raise
@@ -70,10 +68,10 @@ def survive(
     return ordeal
 
 
-async def _live_through(ordeal: Ordeal, doing: Doing) -> None:
+async def live_through(ordeal: Ordeal, doing: Doing, replicas: int = 3) -> None:
     cluster, load = ordeal.cluster, ordeal.load
     async with cluster.running():
-        await cluster.create(SHARD)
+        await cluster.create(SHARD, replicas)
         async with load.running():
             await doing(ordeal)
         found = await cluster.status(SHARD)
@@ -87,14 +85,13 @@ async def _live_through(ordeal: Ordeal, doing: Doing) -> None:
 
 def judge(cluster: FaultCluster, ensemble: list[str], history: History) -> None:
     end = history.log[-1].offset + 1 if history.log else 0
-    logs = []
+    disks = {}
     for node in ensemble:
         verified(cluster.volume(node))
-        headers, history.disks[f"the disk of {node}"] = records_on(cluster.volume(node), end)
-        logs.append(headers)
-    found = contradictions(history)
+        disks[node] = read_disk(cluster.volume(node))
+        history.disks[f"the disk of {node}"] = disks[node].records_below(end)
+    found = [*contradictions(history), *differences(disks)]
     assert not found, "\n".join([f"{len(found)} contradictions:", *found[:TOLD_MAX]])
-    assert all(headers == logs[0] for headers in logs), "the replicas' entries differ"
 
 
 def tell(ordeal: Ordeal) -> None:

@@ -6,7 +6,9 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from faults.nursery import Nursery
 from shardlog.local.programs import Program
 
 READABLE_MS = 60_000
+FREEZE_LOOK_MS = 1
+STOPPED = "TtZX"
 
 
 class Process:
@@ -97,6 +101,22 @@ class Process:
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
         self.paused = True
+
+    def freeze(self) -> None:
+        """Paused, and no thread of it is on its way any more."""
+        self.pause()
+        deadline = time.monotonic() + READABLE_MS / 1000
+        while not all(state in STOPPED for state in self._states()):
+            assert time.monotonic() < deadline, f"{self.name} does not stand still"
+            time.sleep(FREEZE_LOOK_MS / 1000)
+
+    def _states(self) -> list[str]:
+        """Of its threads; one that has just ended has none."""
+        found = []
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+        return found
 
     def resume(self) -> None:
         if self.paused and self.running:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from node.cluster import Cluster
 from shardlog.process.logs import logger_of
+from shardlog.protocol.messages import ClientRefused, Read
 from shardlog.storage.failures import DiskFailed, DiskFull
 from shardlog.storage.real_files import RealFile, RealFiles
 from shardlog_node.clock import NodeClock
@@ -201,3 +202,36 @@ def test_refused_connections_are_told_of_now_and_then(tmp_path: Path, events: Ev
 
     asyncio.run(story())
     assert [each["number"] for each in events] == [REFUSED_EVERY_LOOKS, REFUSED_EVERY_LOOKS]
+
+
+def test_damage_and_its_repair_are_told(tmp_path: Path, events: Events):
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a b c")
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            session = await cluster.session(leader, "orders")
+            for request in range(1, 11):
+                last = await cluster.append(leader, "orders", session, request)
+            host = cluster.nodes[leader]
+            hosted = host.replicas["orders"]
+            watched = Watched(host)
+            watched.look()
+            while hosted.store.durable_end <= last or hosted.store.fresh:
+                await asyncio.sleep(0.01)
+            place = hosted.store.files.segments.covering(last)
+            assert place is not None
+            with open(place.segment.path, "r+b") as file:
+                file.seek(place.slot.after - 1)
+                file.write(b"\0")
+            answer = await cluster.ask(leader, "orders", Read(2, last, 1))
+            assert isinstance(answer, ClientRefused)
+            while hosted.replica.log.marks or not hosted.repaired:
+                await asyncio.sleep(0.01)
+            watched.look()
+            watched.look()
+
+    asyncio.run(story())
+    damage = [each for each in events if "damage" in each["event"]]
+    assert [each["event"] for each in damage] == ["damage found", "damage repaired"]
+    assert (damage[0]["by"], damage[0]["entries"]) == ("read", 1)
+    assert (damage[1]["entries"], damage[1]["copies"]) == (1, 0)

@@ -79,6 +79,67 @@ def test_T3_damage_at_rest_is_found_and_repaired(tmp_path: Path, which: str, hur
     asyncio.run(story())
 
 
+def zero_superblock(directory: Path) -> None:
+    path = directory / "superblock"
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+
+
+def cut_superblock_short(directory: Path) -> None:
+    with (directory / "superblock").open("r+b") as file:
+        file.truncate(1000)
+
+
+def remove_superblock(directory: Path) -> None:
+    (directory / "superblock").unlink()
+
+
+def flip_superblock_copy(directory: Path) -> None:
+    with (directory / "superblock").open("r+b") as file:
+        file.seek(40)
+        file.write(b"\xaa")
+
+
+def zero_heads(directory: Path) -> None:
+    for path in directory.glob("*.segment"):
+        with path.open("r+b") as file:
+            file.write(bytes(4096))
+
+
+@pytest.mark.parametrize(
+    "hurt",
+    [zero_superblock, cut_superblock_short, remove_superblock, flip_superblock_copy, zero_heads],
+)
+def test_T4_copies_that_only_this_node_can_make_good_are_written_anew(tmp_path: Path, hurt):
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a b c")
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            session = await cluster.session(leader, "orders")
+            for request in range(1, 201):
+                last = await cluster.append(leader, "orders", session, request)
+            host = cluster.nodes[leader]
+            hosted = host.replicas["orders"]
+            await entries(hosted, last + 1)
+            hurt(tmp_path / leader / "orders")
+            assert not hosted.store.is_whole()
+            scrubber = Scrubber(host, LIMITS)
+            scrubbing = asyncio.create_task(scrubber.run())
+            try:
+                while not (hosted.store.is_whole() and hosted.store.files.copies_mended):
+                    await asyncio.sleep(0.01)
+            finally:
+                scrubbing.cancel()
+            incarnation = hosted.replica.incarnation
+            await cluster.stop(leader)
+            again = cluster.start(leader)
+            while "orders" not in again.replicas:
+                await asyncio.sleep(0.01)
+            assert again.replicas["orders"].replica.incarnation == incarnation
+
+    asyncio.run(story())
+
+
 def test_a_share_of_nothing_turns_it_off(tmp_path: Path):
     async def story() -> None:
         cluster = Cluster(tmp_path, "a")
