@@ -10,7 +10,7 @@ from faults.nursery import Nursery
 from faults.ordeal import SEED, TIMES, tell
 from faults.soak import Soak, table
 
-FAULTS = int(30 * TIMES)
+FAULTS = int(45 * TIMES)
 
 
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
