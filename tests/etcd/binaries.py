@@ -26,6 +26,11 @@ def etcd() -> Path:
 
 
 @cache
+def etcdctl() -> Path:
+    return binary("etcdctl")
+
+
+@cache
 def etcdutl() -> Path:
     return binary("etcdutl")
 
@@ -33,8 +38,8 @@ def etcdutl() -> Path:
 @cache
 def is_at_hand() -> bool:
     try:
-        etcd()
-        etcdutl()
+        for program in (etcd, etcdctl, etcdutl):
+            program()
     except CannotBuild:
         return False
     return True

@@ -258,6 +258,17 @@ class EtcdCluster:
         self.ask(self.members[0], COMPACT, pb.CompactionRequest(revision=revision, physical=True))
         return revision
 
+    def ctl(self, *arguments: str) -> str:
+        """`etcdctl`, as root where passwords are asked for."""
+        endpoints = ",".join(member.endpoint for member in self.members if member.is_running)
+        done = subprocess.run(
+            [str(binaries.etcdctl()), f"--endpoints={endpoints}", *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
     # --- backups, of one member ------------------------------------------------------------------
 
     def back_up(self, path: Path) -> None:

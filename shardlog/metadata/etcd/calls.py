@@ -32,9 +32,6 @@ AUTHENTICATE = Method(
     "/etcdserverpb.Auth/Authenticate", pb.AuthenticateRequest, pb.AuthenticateResponse
 )
 STATUS = Method("/etcdserverpb.Maintenance/Status", pb.StatusRequest, pb.StatusResponse)
-MEMBER_LIST = Method(
-    "/etcdserverpb.Cluster/MemberList", pb.MemberListRequest, pb.MemberListResponse
-)
 
 
 def end_of(prefix: bytes) -> bytes:

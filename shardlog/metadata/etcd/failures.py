@@ -32,6 +32,10 @@ class RequestRefused(Exception):  # noqa: N818 - named after what happened
     """The request is larger than this etcd takes.  Does not leave this package."""
 
 
+class LeaseGone(Exception):  # noqa: N818 - named after what happened
+    """The lease has expired or was revoked; nothing was done.  Does not leave this package."""
+
+
 class Reauthenticate(Exception):  # noqa: N818 - named after what happened
     """The token has expired; nothing was done.  Does not leave this package."""
 
@@ -59,6 +63,8 @@ def translated(where: str, error: grpc.RpcError) -> Exception:
             return _exhausted(where, details)
         case grpc.StatusCode.OUT_OF_RANGE if "revision" in details:
             return Compacted(details)
+        case grpc.StatusCode.NOT_FOUND if "lease not found" in details:
+            return LeaseGone(details)
         case grpc.StatusCode.DATA_LOSS:
             return DamagedStore(where, details)
         case grpc.StatusCode.UNIMPLEMENTED:

@@ -17,7 +17,13 @@ import grpc.aio
 from shardlog.metadata.etcd.calls import AUTHENTICATE, RANGE, Method
 from shardlog.metadata.etcd.failures import Reauthenticate, translated
 from shardlog.metadata.etcd.settings import EtcdSettings, EtcdTls
-from shardlog.metadata.failures import CannotOpen, Closed, NotPermitted, Unavailable
+from shardlog.metadata.failures import (
+    CannotOpen,
+    Closed,
+    MetadataFailure,
+    NotPermitted,
+    Unavailable,
+)
 from shardlog.metadata.generated import etcd_pb2 as pb
 
 ANSWER_BYTES_MAX = 16 << 20
@@ -30,6 +36,8 @@ def _options(settings: EtcdSettings) -> list[tuple[str, Any]]:
     options: list[tuple[str, Any]] = [
         ("grpc.keepalive_time_ms", settings.keepalive_ms),
         ("grpc.keepalive_timeout_ms", settings.keepalive_ms // 2),
+        # gRPC goes by this one, which is a minute otherwise.
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_ms // 2),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
         ("grpc.http2.bdp_probe", 0),
@@ -133,12 +141,13 @@ class Link:
 class Stream:
     """Requests one way, answers the other.  A read or write that is cancelled ends it."""
 
-    __slots__ = ("_call", "_closed", "_where")
+    __slots__ = ("_call", "_end", "_where")
 
     def __init__(self, where: str, call: Any) -> None:
         self._where = where
         self._call = call
-        self._closed = False
+        # What whoever reads it is told, once it was ended from this side.
+        self._end: MetadataFailure | None = None
 
     async def write(self, request: Any, timeout_s: float) -> None:
         await self._done(self._call.write(request), timeout_s)
@@ -156,10 +165,10 @@ class Stream:
         except TimeoutError:
             raise Unavailable(self._where, "no answer in time") from None
         except asyncio.CancelledError:
-            # gRPC says so too when the stream was closed; then nobody cancelled the reader.
+            # gRPC says so too when the stream was ended; then nobody cancelled the reader.
             task = asyncio.current_task()
-            if self._closed and not (task and task.cancelling()):
-                raise Closed(self._where) from None
+            if self._end and not (task and task.cancelling()):
+                raise self._end from None
             raise
         except asyncio.InvalidStateError:
             raise Unavailable(self._where, "the stream has ended") from None
@@ -170,5 +179,9 @@ class Stream:
             raise failure from None
 
     def close(self) -> None:
-        self._closed = True
+        self._end = self._end or Closed(self._where)
+        self._call.cancel()
+
+    def give_up(self) -> None:
+        self._end = self._end or Unavailable(self._where, "the connection was given up")
         self._call.cancel()

@@ -6,7 +6,8 @@ asking, for one reason: what fails before the request left is certain not to hav
 write may go on to the next member.  Once it has left, only a read may be repeated.
 
 A member that is given up may still answer somebody.  Its connection is closed when the last one is
-off it, so that nobody's call is torn down for a fault that another call had.
+off it, so that nobody's call is torn down for a fault that another call had; streams, which go on
+elsewhere without a loss, leave it at once.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from shardlog.metadata.etcd.calls import Method
+from shardlog.metadata.etcd.calls import RANGE, TXN, Method
 from shardlog.metadata.etcd.failures import is_about_certificates
 from shardlog.metadata.etcd.link import Link, Stream
 from shardlog.metadata.etcd.settings import EtcdSettings
 from shardlog.metadata.failures import CannotOpen, Closed, Unavailable, Unusable, Unwritten
 
+LINEARIZABLE = (RANGE, TXN)
+"""Calls whose answers tell where the store stands, and not just one member of it."""
 PAUSE_S = 0.1
 """Between two rounds over all members, while there is time."""
 
@@ -82,7 +85,8 @@ class Links:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
-        self._look(before, answer.header)
+        if method in LINEARIZABLE:
+            self._look(before, answer.header)
         return answer
 
     async def _answered(self, method: Method, request: Any, repeatable: bool) -> Any:
@@ -222,6 +226,9 @@ class Links:
         if link.retired:
             return
         link.retired = True
+        for stream, on in self._streams.items():
+            if on is link:
+                stream.give_up()
         if self._link is link:
             self._link = None
             self._at = (self._at + 1) % len(self.settings.endpoints)
@@ -238,19 +245,25 @@ class Links:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
+    async def asked_apart(self, endpoint: str, method: Method, request: Any) -> Any:
+        """One call to this very member, on a connection of its own."""
+        link = self._new_link(endpoint)
+        try:
+            return await link.unary(method, request, self.settings.connect_timeout_ms / 1000)
+        finally:
+            await link.close()
+
     async def close(self) -> None:
-        """Calls under way are answered first, streams are not."""
+        """Requests that have left are answered first."""
         if self.closed:
             return
         self.closed = True
-        if self._connecting and not self._under_way:
+        if self._connecting:
             self._connecting.cancel()
+            await asyncio.wait([self._connecting])
         for stream in list(self._streams):
             self.end(stream)
         await self._idle.wait()
-        if self._connecting:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
         if self._link:
             self._retire(self._link)
         if self._closing:

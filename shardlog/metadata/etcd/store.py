@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from shardlog.metadata.etcd.calls import RANGE, TXN, end_of, swap_request
 from shardlog.metadata.etcd.failures import Compacted, RequestRefused
+from shardlog.metadata.etcd.health import EtcdHealth, health_of
 from shardlog.metadata.etcd.links import Links
 from shardlog.metadata.etcd.settings import EtcdSettings
 from shardlog.metadata.etcd.watching import EtcdWatch
@@ -103,6 +104,11 @@ class EtcdStore:
         require_prefix(prefix)
         require_revision(from_revision)
         return EtcdWatch(self, prefix, from_revision)
+
+    async def health(self) -> EtcdHealth:
+        """How each member is, for people."""
+        self._require_open()
+        return await health_of(self.links)
 
     async def close(self) -> None:
         await self.links.close()

@@ -280,29 +280,3 @@ class StatusResponse(_message.Message):
     dbSizeInUse: int
     isLearner: bool
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., version: _Optional[str] = ..., dbSize: _Optional[int] = ..., leader: _Optional[int] = ..., errors: _Optional[_Iterable[str]] = ..., dbSizeInUse: _Optional[int] = ..., isLearner: _Optional[bool] = ...) -> None: ...
-
-class MemberListRequest(_message.Message):
-    __slots__ = ("linearizable",)
-    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
-    linearizable: bool
-    def __init__(self, linearizable: _Optional[bool] = ...) -> None: ...
-
-class Member(_message.Message):
-    __slots__ = ("ID", "name", "clientURLs", "isLearner")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    CLIENTURLS_FIELD_NUMBER: _ClassVar[int]
-    ISLEARNER_FIELD_NUMBER: _ClassVar[int]
-    ID: int
-    name: str
-    clientURLs: _containers.RepeatedScalarFieldContainer[str]
-    isLearner: bool
-    def __init__(self, ID: _Optional[int] = ..., name: _Optional[str] = ..., clientURLs: _Optional[_Iterable[str]] = ..., isLearner: _Optional[bool] = ...) -> None: ...
-
-class MemberListResponse(_message.Message):
-    __slots__ = ("header", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: Header
-    members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
