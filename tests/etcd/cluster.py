@@ -281,7 +281,7 @@ class EtcdCluster:
     def restore(self, path: Path, *flags: str) -> None:
         """In place of what the member has; `--bump-revision=N --mark-compacted` may be given."""
         (member,) = self.members
-        member.stop()
+        member.kill()
         shutil.rmtree(member.directory)
         subprocess.run(
             [
