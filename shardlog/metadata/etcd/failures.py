@@ -8,6 +8,8 @@ stands.  Certain are only the refusals that come before: no leader, too many req
 
 from __future__ import annotations
 
+import re
+
 import grpc
 
 from shardlog.metadata.failures import (
@@ -20,7 +22,15 @@ from shardlog.metadata.failures import (
     Unwritten,
 )
 
-CERTIFICATE_SIGNS = ("CERTIFICATE_VERIFY_FAILED", "Ssl handshake", "handshake failed", "SSL_ERROR")
+_CERTIFICATE_SIGNS = (
+    "CERTIFICATE_VERIFY_FAILED",
+    "Hostname Verification Check failed",
+    "Failed to create security handshaker",
+    "client certificate",
+)
+_CLIENT_REFUSED = "Unwrap failed"
+"""All that gRPC tells of the alert by which TLS 1.3 refuses a client's certificate."""
+_WORDY = re.compile(r"failed to connect to all addresses; last error: \w+: (?:ipv[46]:\S+: )?")
 _DETAILS_MAX = 300
 
 
@@ -42,11 +52,14 @@ class Reauthenticate(Exception):  # noqa: N818 - named after what happened
 
 def details_of(error: grpc.RpcError) -> str:
     """One line."""
-    return " ".join((error.details() or error.code().name.lower()).split())[:_DETAILS_MAX]
+    told = " ".join((error.details() or error.code().name.lower()).split())
+    if told.startswith(_CLIENT_REFUSED):
+        return f"wants another client certificate, or any ({told})"
+    return _WORDY.sub("", told)[:_DETAILS_MAX]
 
 
 def is_about_certificates(why: str) -> bool:
-    return any(sign in why for sign in CERTIFICATE_SIGNS)
+    return any(sign in why for sign in _CERTIFICATE_SIGNS)
 
 
 def translated(where: str, error: grpc.RpcError) -> Exception:

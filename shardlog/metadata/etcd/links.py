@@ -189,7 +189,7 @@ class Links:
             at = (self._at + number) % count
             link = self._new_link(self.settings.endpoints[at])
             try:
-                await link.connect(self.settings.connect_timeout_ms / 1000)
+                header = await link.connect(self.settings.connect_timeout_ms / 1000)
             except TimeoutError:
                 why.append(f"{link.endpoint}: no answer in time")
             except Unavailable as failure:
@@ -200,8 +200,13 @@ class Links:
             else:
                 self._at = at
                 self._link = link
+                if not self._seen.cluster_id:
+                    self._look(self._seen, header)
                 return link
             await link.close()
+        if not self._seen.cluster_id and all(map(is_about_certificates, why)):
+            # Of a store that never answered this is a mistake, later on it may be a renewal.
+            raise CannotOpen(self.settings.where, "; ".join(why))
         raise Unwritten(self.settings.where, "; ".join(why))
 
     def _new_link(self, endpoint: str) -> Link:
@@ -211,15 +216,6 @@ class Links:
         except CannotOpen as failure:
             if self._seen.cluster_id:
                 raise Unwritten(failure.where, failure.why) from None
-            raise
-
-    async def first(self) -> None:
-        """Connect for the first time: certificates that do not fit are a mistake, not a fault."""
-        try:
-            await self.connected()
-        except Unwritten as failure:
-            if failure.why and all(map(is_about_certificates, failure.why.split("; "))):
-                raise CannotOpen(failure.where, failure.why) from None
             raise
 
     def _retire(self, link: Link) -> None:

@@ -56,7 +56,7 @@ class EtcdStore:
             settings = EtcdSettings.from_url(settings)
         store = cls(settings)
         try:
-            await store.links.first()
+            await store.links.connected()
         except BaseException:
             await store.close()
             raise
