@@ -37,12 +37,12 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class EtcdCertificates:
-    """Of the members, and who signs certificates of clients; None: clients need none."""
+    """Of the members, who signed them, and one that clients need; None: they need none."""
 
     cert_file: str
     key_file: str
     ca_file: str
-    client_ca_file: str | None = None
+    client: tuple[str, str] | None = None
 
 
 class Member:
@@ -90,8 +90,8 @@ class Member:
         ]
         if given := cluster.certificates:
             command += [f"--cert-file={given.cert_file}", f"--key-file={given.key_file}"]
-            if given.client_ca_file:
-                command += [f"--trusted-ca-file={given.client_ca_file}", "--client-cert-auth"]
+            if given.client:
+                command += [f"--trusted-ca-file={given.ca_file}", "--client-cert-auth"]
         return command
 
     def kill(self) -> None:
@@ -124,11 +124,14 @@ class EtcdCluster:
         members: int = 1,
         *,
         certificates: EtcdCertificates | None = None,
+        name: str = "",
         flags: Sequence[str] = (),
         fsync: bool = False,
     ) -> None:
         self.directory = directory
         self.certificates = certificates
+        # What the certificates are for, if not for the address.
+        self.name = name
         self.flags = [*flags, *([] if fsync else ["--unsafe-no-fsync"])]
         self._count = members
         self.members: list[Member] = []
@@ -184,10 +187,7 @@ class EtcdCluster:
         """Every member answers a linearizable read."""
         deadline = time.monotonic() + READY_S
         for member in self.members:
-            if self.certificates and self.certificates.client_ca_file:
-                self._wait_for_port(member, deadline)
-            else:
-                self._ask_until(member, deadline)
+            self._ask_until(member, deadline)
 
     def _ask_until(self, member: Member, deadline: float) -> None:
         while True:
@@ -198,16 +198,6 @@ class EtcdCluster:
                 if error.code() in (grpc.StatusCode.UNAUTHENTICATED,
                                     grpc.StatusCode.INVALID_ARGUMENT):  # fmt: skip
                     return
-                self._require_alive(member, deadline, str(error))
-            else:
-                return
-
-    def _wait_for_port(self, member: Member, deadline: float) -> None:
-        host, _, port = member.endpoint.rpartition(":")
-        while True:
-            try:
-                socket.create_connection((host, int(port)), 1).close()
-            except OSError as error:
                 self._require_alive(member, deadline, str(error))
             else:
                 return
@@ -224,9 +214,19 @@ class EtcdCluster:
 
     def ask(self, member: Member, method: Method, request: object, timeout_s: float = 5) -> object:
         """One call to one member."""
-        options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
-        if self.certificates:
-            credentials = grpc.ssl_channel_credentials(Path(self.certificates.ca_file).read_bytes())
+        options: list[tuple[str, int | str]] = [
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        if self.name:
+            options.append(("grpc.ssl_target_name_override", self.name))
+        if given := self.certificates:
+            cert_file, key_file = given.client or (None, None)
+            credentials = grpc.ssl_channel_credentials(
+                Path(given.ca_file).read_bytes(),
+                Path(key_file).read_bytes() if key_file else None,
+                Path(cert_file).read_bytes() if cert_file else None,
+            )
             channel = grpc.secure_channel(member.endpoint, credentials, options)
         else:
             channel = grpc.insecure_channel(member.endpoint, options)

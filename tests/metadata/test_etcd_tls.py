@@ -63,9 +63,10 @@ def encrypted(directory: Path, authority: Authority) -> Iterator[EtcdCluster]:
 @pytest.fixture(scope="module")
 def mutual(directory: Path, authority: Authority) -> Iterator[EtcdCluster]:
     """TLS for `etcd.internal` alone; clients need a certificate."""
-    ca_file = authority.ca_file
-    given = EtcdCertificates(*authority.issue("etcd.internal"), ca_file, client_ca_file=ca_file)
-    with EtcdCluster(directory / "mutual", certificates=given) as cluster:
+    given = EtcdCertificates(
+        *authority.issue("etcd.internal"), authority.ca_file, client=authority.issue("tests")
+    )
+    with EtcdCluster(directory / "mutual", certificates=given, name="etcd.internal") as cluster:
         yield cluster
 
 
