@@ -348,14 +348,8 @@ class NodeHost:
             waiting.set_result(envelope)
 
     async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope:
-        """What this node answers; `TimeoutError` if it does not.
-
-        Every call has a name of its own, so that its answer finds it, however late.
-        """
-        self._called += 1
-        name = f"call {self._called}"
-        answer: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self._calls[name] = answer
+        """What this node answers; `TimeoutError` if it does not."""
+        name, answer = self._begin_call()
         try:
             self.receive(replace(envelope, src=name, src_incarnation=0))
             async with asyncio.timeout(timeout_ms / 1000):
@@ -363,3 +357,23 @@ class NodeHost:
         finally:
             del self._calls[name]
         return replace(found, dst=envelope.src, dst_incarnation=envelope.src_incarnation)
+
+    def answer_at_once(self, envelope: Envelope) -> Envelope | None:
+        """What this node answers without waiting for a disk, or for anybody; None if nothing."""
+        name, answer = self._begin_call()
+        try:
+            self.receive(replace(envelope, src=name, src_incarnation=0))
+        finally:
+            del self._calls[name]
+        if not answer.done():
+            return None
+        back = answer.result()
+        return replace(back, dst=envelope.src, dst_incarnation=envelope.src_incarnation)
+
+    def _begin_call(self) -> tuple[str, asyncio.Future[Envelope]]:
+        """Every call has a name of its own, so that its answer finds it, however late."""
+        self._called += 1
+        name = f"call {self._called}"
+        answer: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
+        self._calls[name] = answer
+        return name, answer

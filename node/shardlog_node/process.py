@@ -29,13 +29,14 @@ from shardlog.protocol.messages import Envelope, Trim
 from shardlog.storage.plan import Plan
 from shardlog.storage.volume import Volume, VolumeLimits
 from shardlog.transport.control import ControlLimits, ControlServer
-from shardlog.transport.control_calls import Addresses
+from shardlog.transport.control_calls import Addresses, NewsRequest, NodeNews
 from shardlog.transport.failures import DeadlineExceeded, Rejected, Unreachable
 from shardlog_node.clock import NodeClock
 from shardlog_node.data_plane import DataPlane, PlaneLimits
 from shardlog_node.host import NodeHost
 from shardlog_node.log_service import LogService
 from shardlog_node.logs import Watch
+from shardlog_node.news import News
 from shardlog_node.observing import NodeCollector, Observing, SyncTimes, TimedFiles
 from shardlog_node.scrubbing import Scrubber, ScrubLimits
 from shardlog_node.settings import NodeSettings
@@ -95,8 +96,14 @@ class NodeProcess:
             replace(LIMITS, inflight_bytes_max=int(settings.follower_inflight_bytes_max)),
         )
         self.plane.attach_host(self.host)
+        self._news = News(self.host, secrets.randbits(63) or 1)
         self._control = ControlServer(
-            self._handle, Snapshots(self.host).fetch, ControlLimits(), tls.control if tls else None
+            self._handle,
+            Snapshots(self.host).fetch,
+            ControlLimits(),
+            tls.control if tls else None,
+            self._answer_at_once,
+            self._tell_news,
         )
         self._public: LogService | None = None
         if settings.public_port is not None:
@@ -189,6 +196,14 @@ class NodeProcess:
         except TimeoutError as failure:
             asked = type(envelope.message).__name__
             raise DeadlineExceeded(f"{self.name} has no answer to {asked}") from failure
+
+    def _answer_at_once(self, envelope: Envelope) -> Envelope | None:
+        return self.host.answer_at_once(envelope) if envelope.dst == self.name else None
+
+    def _tell_news(self, asked: NewsRequest) -> NodeNews:
+        if asked.node != self.name:
+            raise Rejected(f"this is {self.name}, not {asked.node}")
+        return self._news.tell(asked)
 
     # --- stop ------------------------------------------------------------------------------------
 

@@ -4,8 +4,11 @@ The machine is stepped on the event loop only, so nothing here needs a lock.  Ca
 the store run as tasks; what fails or takes too long is simply not answered, as if the message had
 been lost: the machine asks again, and its safety rests on compare-and-swap and epochs alone.
 
+The machine tells when it needs a tick, and gets it then and not before: a shard at rest costs next
+to nothing.
+
 The first failure that is not of this kind, a broken invariant say, ends it: nothing is done any
-more, whoever waits for a command is told so, and `run` raises it.
+more, whoever waits for a command is told so, and so is the host.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from shardlog.coordinator.leaders import LeaderCounts
+from shardlog.coordinator.timetable import Timetable
 from shardlog.metadata.failures import Unavailable
 from shardlog.metadata.records import decode_shard, encode_shard, shard_key
 from shardlog.metadata.store import MetadataStore, Versioned
@@ -25,6 +30,7 @@ from shardlog.protocol.coordination import (
     CompareAndSwap,
     CoordinatorEffect,
     CoordinatorEvent,
+    LeadersCounted,
     Load,
     Loaded,
     NobodyListens,
@@ -34,9 +40,9 @@ from shardlog.protocol.coordination import (
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.entry import Member
-from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
+from shardlog.transport.control_calls import NodeNews
 
 
 class Unanswered(Exception):  # noqa: N818 - named after what happened
@@ -47,8 +53,16 @@ class NotListening(Unanswered):
     """The node's machine answered that nobody listens there: the process is gone, or not yet up."""
 
 
+class CannotLook(Unanswered):
+    """The node knows of no news: it is of an older version."""
+
+
 class Control(Protocol):
     """Calls to nodes."""
+
+    async def look(self, node: str, life: int, since: int, timeout_ms: int) -> NodeNews:
+        """The news since number `since` of that life; fails as `call` does, or `CannotLook`."""
+        raise CannotLook(node)
 
     async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope | None:
         """The node's answer, None if it has nothing to tell; `Unanswered` if there is none.
@@ -62,50 +76,72 @@ class Control(Protocol):
 class DriverLimits:
     """`calls_max` bounds the calls of one shard that wait for an answer; more are not made.
 
-    A store that cannot be read at the start is asked again after `reread_ms`.
+    A shard is ticked every `tick_ms` at most.  A store that cannot be read at the start is asked
+    again after `reread_ms`.  Every node is looked at each `look_ms`, and is silent if it does not
+    answer within `look_timeout_ms`.
     """
 
     tick_ms: int = 20
     call_timeout_ms: int = 5000
     calls_max: int = 256
     reread_ms: int = 200
+    look_ms: int = 100
+    look_timeout_ms: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all shards of a process share."""
+
+    store: MetadataStore
+    control: Control
+    clock_ms: Callable[[], int]
+    limits: DriverLimits
+    timetable: Timetable
+    leaders: LeaderCounts
+
+
+TICK = Tick()
+LEFT_ALONE = "this process leaves the shard alone now"
 
 
 class ShardCoordinator:
-    """One shard.  `run` is a task for as long as this process coordinates it."""
+    """One shard, from `start` until `stop`.  `on_failed` is told of what ends it before."""
 
     def __init__(
         self,
         machine: Coordinator,
-        store: MetadataStore,
-        control: Control,
-        clock_ms: Callable[[], int],
-        limits: DriverLimits,
+        around: Surroundings,
+        on_failed: Callable[[ShardCoordinator, BaseException], None],
     ) -> None:
         self.machine = machine
-        self.store = store
-        self.control = control
-        self.clock_ms = clock_ms
-        self.limits = limits
+        self.store = around.store
+        self.control = around.control
+        self.clock_ms = around.clock_ms
+        self.limits = around.limits
         self.key = shard_key(machine.shard)
+        self._timetable = around.timetable
+        self._leaders = around.leaders
+        self._told: LeadersCounted | None = None
+        self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = 0
+        self._ticked_ms = -1
+        self._stopped = False
         self._failure: BaseException | None = None
         self._commands: dict[int, asyncio.Future[Accepted | Rejected]] = {}
         self._numbered = 0
 
-    async def run(self) -> None:
-        """Tick until cancelled; an exception of the machine ends it."""
-        try:
-            while True:
-                self.step(Tick())
-                await asyncio.sleep(self.limits.tick_ms / 1000)
-                if self._failure is not None:
-                    raise self._failure
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            self._dismiss()
+    def start(self) -> None:
+        self._timetable.call_after(self._tick, 0)
+
+    def stop(self) -> None:
+        """Leave the shard alone."""
+        self._stopped = True
+        self._timetable.forget(self._tick)
+        for task in self._tasks:
+            task.cancel()
+        self._dismiss()
 
     @property
     def idle(self) -> bool:
@@ -114,8 +150,8 @@ class ShardCoordinator:
 
     async def command(self, command: Command) -> Accepted | Rejected:
         """Ask for something; the answer comes when it stands in the metadata, or cannot be done."""
-        if self._failure is not None:
-            return Rejected(0, str(self._failure))
+        if self._failure is not None or self._stopped:
+            return Rejected(0, str(self._failure or LEFT_ALONE))
         self._numbered += 1
         number = self._numbered
         answer: asyncio.Future[Accepted | Rejected] = asyncio.get_running_loop().create_future()
@@ -128,24 +164,48 @@ class ShardCoordinator:
 
     def step(self, event: CoordinatorEvent) -> None:
         """One event through the machine, and all that follows from it, in order."""
-        if self._failure is not None:
+        if self._failure is not None or self._stopped:
             return
+        machine, clock_ms = self.machine, self.clock_ms()
         try:
-            effects = self.machine.step(self.clock_ms(), event)
-        except ImpossibleState as failure:
+            if self._told is not self._leaders.counted and (event is TICK or machine.election):
+                self._told = self._leaders.counted
+                machine.step(clock_ms, self._told)
+            effects = machine.step(clock_ms, event)
+        except Exception as failure:
             self._fail(failure)
             return
         for effect in effects:
             self._perform(effect)
+        self._arrange(clock_ms)
+
+    def _tick(self) -> None:
+        clock_ms = self.clock_ms()
+        if self.machine.wait_ms(clock_ms) == 0:
+            self._ticked_ms = clock_ms
+            self.step(TICK)
+        else:
+            self._arrange(clock_ms)
+
+    def _arrange(self, clock_ms: int) -> None:
+        """The next tick: when the machine needs it, but not too soon after the last one."""
+        wait_ms = self.machine.wait_ms(clock_ms)
+        if wait_ms is not None and self._failure is None:
+            since_ms = max(0, clock_ms - self._ticked_ms)
+            self._timetable.call_after(
+                self._tick, max(wait_ms, self.limits.tick_ms - since_ms) / 1000
+            )
 
     def _fail(self, failure: BaseException) -> None:
         """The first one tells most."""
-        self._failure = self._failure or failure
-        self._dismiss()
+        if self._failure is None:
+            self._failure = failure
+            self._dismiss()
+            self._on_failed(self, failure)
 
     def _dismiss(self) -> None:
         """Nobody waits for what will not come."""
-        why = str(self._failure) if self._failure else "this process leaves the shard alone now"
+        why = str(self._failure or LEFT_ALONE)
         for number, answer in self._commands.items():
             if not answer.done():
                 answer.set_result(Rejected(number, f"{why}: it may be done, or not"))

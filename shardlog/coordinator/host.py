@@ -3,6 +3,9 @@
 Any number of processes may do this at once, for the same shards: they only get in each other's
 way, and whoever loses a compare-and-swap starts from what the other wrote.
 
+One process carries a thousand shards, because a shard at rest is left alone: all of them share one
+timer, and what may wake them up is seen by looking at nodes (`watching`).
+
 What is wrong with one shard, its record or an invariant, ends the work on that one alone.  A store
 that does not answer is asked again.  Only a store that is closed or unusable ends it all.
 """
@@ -10,10 +13,13 @@ that does not answer is asked again.  Only a store that is closed or unusable en
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable
 
-from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator
+from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator, Surroundings
+from shardlog.coordinator.leaders import LeaderCounts
+from shardlog.coordinator.scaling import count_replicas
+from shardlog.coordinator.timetable import Timetable
+from shardlog.coordinator.watching import NodeWatch
 from shardlog.metadata.failures import BadKey, BadRecord, MetadataFailure, Unavailable
 from shardlog.metadata.records import SHARDS, decode_shard
 from shardlog.metadata.store import ABSENT, Change, Listing, MetadataStore, News, Versioned
@@ -21,13 +27,15 @@ from shardlog.protocol.awaiting import awaited
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordination import (
     Accepted,
+    Alerted,
     Command,
     CoordinatorLimits,
-    LeadersCounted,
     Loaded,
+    NobodyListens,
     Rejected,
 )
 from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.shard import Shard
 
@@ -58,8 +66,13 @@ class CoordinatorHost:
         # Shards that this process has given up, and why.
         self.stopped: dict[str, Exception] = {}
         self._coordinators: dict[str, ShardCoordinator] = {}
-        self._group: asyncio.TaskGroup | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaders = LeaderCounts()
+        # The shards that each node hosts, those on their way in or out among them.
+        self._hosted: dict[str, set[str]] = {}
+        self._around: Surroundings
+        self._watch: NodeWatch
+        # Set to what no shard can be blamed for.
+        self._broken: asyncio.Future[None]
         # Set once the shards have been read.
         self.begun = asyncio.Event()
 
@@ -67,13 +80,33 @@ class CoordinatorHost:
         """Coordinate whatever shards there are, until cancelled, `Closed` or `Unusable`."""
         try:
             async with asyncio.TaskGroup() as group:
-                self._group = group
+                self._begin(group)
                 await self._follow()
         except BaseExceptionGroup as failures:
             ends, bugs = failures.split(MetadataFailure)
             if ends is None or bugs is not None:
                 raise
             raise ends.exceptions[0] from None
+        finally:
+            for coordinator in self._coordinators.values():
+                coordinator.stop()
+            self._around.timetable.stop()
+
+    def _begin(self, group: asyncio.TaskGroup) -> None:
+        self._around = Surroundings(
+            self.store,
+            self.control,
+            self.clock_ms,
+            self.driver_limits,
+            Timetable(),
+            self._leaders,
+        )
+        self._watch = NodeWatch(self.control, self.driver_limits, self, group)
+        self._broken = asyncio.get_running_loop().create_future()
+        group.create_task(self._until_broken())
+
+    async def _until_broken(self) -> None:
+        await self._broken
 
     async def _follow(self) -> None:
         """The records as they are, then everything that becomes of them."""
@@ -119,25 +152,67 @@ class CoordinatorHost:
         """The shard's coordinator, begun if need be."""
         known = self._coordinators.get(shard)
         if known is None:
-            assert self._group is not None
             machine = Coordinator(self.name, shard, self.limits)
-            known = ShardCoordinator(
-                machine, self.store, self.control, self.clock_ms, self.driver_limits
-            )
+            known = ShardCoordinator(machine, self._around, self._failed)
             self._coordinators[shard] = known
-            self._tasks[shard] = self._group.create_task(self._coordinate(shard, known))
-            known.step(self._leaders())
+            known.start()
         return known
 
-    async def _coordinate(self, shard: str, coordinator: ShardCoordinator) -> None:
+    def _failed(self, coordinator: ShardCoordinator, failure: BaseException) -> None:
         """A broken invariant ends the work on its shard, and on no other."""
-        try:
-            await coordinator.run()
-        except BadRecord as problem:
+        shard = coordinator.machine.shard
+        coordinator.stop()
+        if self._coordinators.get(shard) is not coordinator:
+            return
+        if isinstance(failure, BadRecord):
             self._forget(shard)
-            self.unreadable[shard] = problem
-        except (ImpossibleState, MetadataFailure) as failure:
+            self.unreadable[shard] = failure
+        elif isinstance(failure, ImpossibleState | MetadataFailure):
             self.stopped[shard] = failure
+        elif not self._broken.done():
+            self._broken.set_exception(failure)
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def hosted_changed(self, node: str, shards: Iterable[str] | None) -> None:
+        """Look closely; but only at what the node hosts by the records."""
+        hosted = self._hosted.get(node, set())
+        for shard in sorted(hosted if shards is None else hosted.intersection(shards)):
+            self._wake(shard, Alerted())
+
+    def fell_silent(self, node: str) -> None:
+        for shard, _ in self._led_by(node):
+            self._wake(shard, Alerted())
+
+    def nobody_listens(self, node: str) -> None:
+        for shard, leader in self._led_by(node):
+            self._wake(shard, NobodyListens(leader))
+
+    def _led_by(self, node: str) -> list[tuple[str, Member]]:
+        """Only a leader that may be gone is urgent."""
+        found = [(shard, self.shards[shard].leader) for shard in sorted(self._hosted.get(node, ()))]
+        return [(shard, leader) for shard, leader in found if leader and leader.node == node]
+
+    def _wake(self, shard: str, event: Alerted | NobodyListens) -> None:
+        coordinator = self._coordinators.get(shard)
+        if coordinator is not None:
+            coordinator.step(event)
+
+    def _keep(self, name: str, shard: Shard | None) -> None:
+        """The record as it is now; None if it is not for us."""
+        before = self.shards.pop(name, None)
+        self._leaders.change(before, shard)
+        old, new = _nodes_of(before), _nodes_of(shard)
+        for node in old - new:
+            self._hosted[node].discard(name)
+            if not self._hosted[node]:
+                del self._hosted[node]
+                self._watch.drop(node)
+        for node in new - old:
+            self._hosted.setdefault(node, set()).add(name)
+            self._watch.keep(node)
+        if shard is not None:
+            self.shards[name] = shard
 
     # --- news ------------------------------------------------------------------------------------
 
@@ -148,9 +223,6 @@ class CoordinatorHost:
             self._deleted(news.key.removeprefix(SHARDS), news.revision)
         else:
             self._take(Versioned(news.key, news.revision, news.value))
-        leaders = self._leaders()
-        for coordinator in self._coordinators.values():
-            coordinator.step(leaders)
 
     def _relist(self, records: Iterable[Versioned]) -> None:
         there = {record.key.removeprefix(SHARDS): record for record in records}
@@ -168,7 +240,7 @@ class CoordinatorHost:
             self.unreadable[shard] = problem
             return
         self.unreadable.pop(shard, None)
-        self.shards[shard] = decoded
+        self._keep(shard, decoded)
         if shard not in self.stopped:
             self._coordinator(shard).step(Loaded(record.version, decoded))
 
@@ -176,18 +248,19 @@ class CoordinatorHost:
         """Unless our own coordinator has made it again meanwhile: that is told next."""
         known = self._coordinators.get(shard)
         if known is not None and known.machine.version > revision:
-            self.shards.pop(shard, None)
+            self._keep(shard, None)
         else:
             self._forget(shard)
             self.stopped.pop(shard, None)
 
     def _forget(self, shard: str) -> None:
         """The record is gone, or not for us: leave the shard alone."""
-        self.shards.pop(shard, None)
+        self._keep(shard, None)
         self.unreadable.pop(shard, None)
-        if self._coordinators.pop(shard, None) is not None:
-            self._tasks.pop(shard).cancel()
+        coordinator = self._coordinators.pop(shard, None)
+        if coordinator is not None:
+            coordinator.stop()
 
-    def _leaders(self) -> LeadersCounted:
-        counts = Counter(shard.leader.node for shard in self.shards.values() if shard.leader)
-        return LeadersCounted(tuple(sorted(counts.items())))
+
+def _nodes_of(shard: Shard | None) -> set[str]:
+    return set(count_replicas([shard])) if shard is not None else set()

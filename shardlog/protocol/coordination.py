@@ -105,7 +105,17 @@ class NobodyListens:
     member: Member
 
 
-CoordinatorEvent = Loaded | Swapped | Commanded | LeadersCounted | NobodyListens | Received | Tick
+@dataclass(frozen=True, slots=True)
+class Alerted:
+    """Something has changed on a node that hosts the shard: look closely for a while.
+
+    Only a hint.  Whoever never gets one finds out by itself, later.
+    """
+
+
+CoordinatorEvent = (
+    Loaded | Swapped | Commanded | LeadersCounted | NobodyListens | Alerted | Received | Tick
+)
 
 # --- effects -----------------------------------------------------------------------------------
 
@@ -151,9 +161,14 @@ class CoordinatorLimits:
 
     A leader is given up after it has not been seen to work for `leader_timeout_ms`; if nobody
     listens at its address any more, once its followers have not heard it for `gone_ms`.
+
+    Members are asked how they are every `status_ms`; at rest, every `rest_ms`.  Nothing is at rest
+    before `alert_ms` have passed since the last change.
     """
 
     status_ms: int = 100
+    rest_ms: int = 3000
+    alert_ms: int = 500
     gone_ms: int = 200
     resend_ms: int = 150
     leader_timeout_ms: int = 600

@@ -10,12 +10,16 @@ shows it; whose write that was it does not ask, so an election is started over (
 
 That there is no record has no version to go by, so an old answer looks like a new one.  Whoever
 holds a record and hears that there is none reads it again, and believes what that says.
+
+A tick that is not due does nothing, and `wait_ms` tells when the next one is: a driver of many
+shards sleeps meanwhile.
 """
 
 from __future__ import annotations
 
-from shardlog.protocol import deleting, electing, handing_over, reconfiguring, tending
+from shardlog.protocol import deleting, due, electing, handing_over, pacing, reconfiguring, tending
 from shardlog.protocol.coordination import (
+    Alerted,
     Commanded,
     CoordinatorEffect,
     CoordinatorEvent,
@@ -67,8 +71,17 @@ class Coordinator(CoordinatorState):
             self.leaders = dict(event.leaders)
         elif isinstance(event, NobodyListens):
             tending.unheeded(self, event.member)
+        elif isinstance(event, Alerted):
+            pacing.alert(self)
         out, self.out = self.out, []
         return out
+
+    def wait_ms(self, clock_ms: int) -> int | None:
+        """For how long no tick is needed; None if only something else can bring work."""
+        at_ms = due.due_ms(self)
+        if at_ms is None:
+            return None
+        return max(0, at_ms - max(self.now_ms, clock_ms + self.set_back_ms))
 
     def _tick(self) -> None:
         if self.version < 0:
@@ -91,8 +104,9 @@ class Coordinator(CoordinatorState):
             self._drive_steady(record)
 
     def _drive_steady(self, record: Shard) -> None:
-        polling = self.polled_ms < 0 or self.now_ms - self.polled_ms >= self.limits.status_ms
-        tending.poll(self, record)
+        polling = pacing.look(self, record)
+        if polling:
+            tending.poll(self, record)
         if tending.must_elect(self, record):
             self.excluded = (record.leader,) if record.leader else ()
             electing.start(self, record)
@@ -186,6 +200,7 @@ class Coordinator(CoordinatorState):
     def _adopt(self, version: int, shard: Shard | None, *, mine: bool = False) -> None:
         """The record as it stands now; what was heard in another epoch no longer counts."""
         before = self.record
+        pacing.alert(self)
         self.version, self.record = version, shard
         if shard is None:
             return
@@ -213,4 +228,5 @@ class Coordinator(CoordinatorState):
             self.reject("the metadata has not been read yet")
         else:
             self.command = event
+            pacing.alert(self)
             reconfiguring.obey(self, event.command)

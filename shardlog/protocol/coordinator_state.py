@@ -56,6 +56,7 @@ class CoordinatorState:
     """See the module."""
 
     __slots__ = (
+        "alert_until_ms",
         "bad_reports",
         "changed_ms",
         "command",
@@ -133,6 +134,8 @@ class CoordinatorState:
         self.changed_ms = self.now_ms
         self.polled_ms = -1
         self.sent_ms = -1
+        # Until when the shard is looked at closely, whatever is heard of it.
+        self.alert_until_ms = self.now_ms + self.limits.alert_ms
 
     def read_clock(self, clock_ms: int) -> None:
         """As a replica does: a clock that is set back must not stop everything."""

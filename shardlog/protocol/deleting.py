@@ -50,8 +50,7 @@ def replicas(record: Shard) -> Ensemble:
 
 
 def drive(c: CoordinatorState, record: Shard) -> None:
-    left = [member for member in record.removed if member not in c.gone]
-    named = tuple(dict.fromkeys(_named(c, member) for member in record.removed))
+    left, named = _left(c, record), _all_named(c, record)
     if not left:
         c.remove()
     elif named != record.removed:
@@ -59,6 +58,19 @@ def drive(c: CoordinatorState, record: Shard) -> None:
     elif c.due_again():
         for member in left:
             c.send(member, Destroy())
+
+
+def can_go_on(c: CoordinatorState, record: Shard) -> bool:
+    """Whether something is to be written, rather than said again."""
+    return not _left(c, record) or _all_named(c, record) != record.removed
+
+
+def _left(c: CoordinatorState, record: Shard) -> list[Member]:
+    return [member for member in record.removed if member not in c.gone]
+
+
+def _all_named(c: CoordinatorState, record: Shard) -> Ensemble:
+    return tuple(dict.fromkeys(_named(c, member) for member in record.removed))
 
 
 def _named(c: CoordinatorState, member: Member) -> Member:

@@ -7,7 +7,7 @@ and is then added.  A member that has no replica any more is swapped for itself.
 
 from __future__ import annotations
 
-from shardlog.protocol import electing
+from shardlog.protocol import electing, pacing
 from shardlog.protocol.coordinator_state import CoordinatorState, changed
 from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import NoReplica, StaleEpoch, WrongRole
@@ -39,7 +39,7 @@ def drive_creating(c: CoordinatorState, record: Shard) -> None:
     unknown = [member for member in record.ensemble if not member.incarnation]
     if not unknown:
         electing.start(c, record)
-    elif all(member.node in c.created for member in unknown):
+    elif all_created(c, record):
         ensemble = tuple(
             Member(member.node, member.incarnation or c.created[member.node])
             for member in record.ensemble
@@ -51,6 +51,10 @@ def drive_creating(c: CoordinatorState, record: Shard) -> None:
                 c.send(member, Create())
 
 
+def all_created(c: CoordinatorState, record: Shard) -> bool:
+    return all(each.incarnation or each.node in c.created for each in record.ensemble)
+
+
 def created(c: CoordinatorState, record: Shard, envelope: Envelope, message: Created) -> None:
     c.created[envelope.src] = message.incarnation
 
@@ -59,8 +63,6 @@ def created(c: CoordinatorState, record: Shard, envelope: Envelope, message: Cre
 
 
 def poll(c: CoordinatorState, record: Shard) -> None:
-    if c.polled_ms >= 0 and c.now_ms - c.polled_ms < c.limits.status_ms:
-        return
     c.polled_ms = c.now_ms
     joining = (record.joining.member,) if record.joining and record.joining.incarnation else ()
     new = (record.change.new,) if record.change and record.change.new else ()
@@ -84,6 +86,8 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
     if report.asked != record.epoch:
         return
     before = c.seen.get(report.member)
+    if before and pacing.is_well(record, before.report) != pacing.is_well(record, report):
+        pacing.alert(c)
     c.seen[report.member] = Seen(report, c.now_ms)
     further = before is None or report.end > before.report.end
     if record.joining and report.member == record.joining.member and further:
@@ -100,6 +104,7 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
 def unheeded(c: CoordinatorState, member: Member) -> None:
     """Nobody listens where the leader was: that it is gone its followers have to confirm."""
     if c.record and c.record.leader == member and c.unheeded_ms < 0:
+        pacing.alert(c)
         c.unheeded_ms = c.now_ms
 
 

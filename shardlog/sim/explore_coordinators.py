@@ -91,6 +91,7 @@ def settled(c: Coordinator) -> Coordinator:
     c.now_ms = 0
     c.healthy_ms = c.changed_ms = NOW_MS
     c.polled_ms = c.sent_ms = -1
+    c.alert_until_ms = NOW_MS
     c.paused_ms = NOW_MS if c.target else -1
     c.bad_reports = 0
     c.seen, c.lost = {}, {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shardlog.protocol.coordination import (
     Accepted,
+    Alerted,
     Command,
     Commanded,
     CompareAndSwap,
@@ -25,8 +26,9 @@ from shardlog.protocol.coordination import (
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.messages import Envelope
+from shardlog.protocol.mood import Mood, mood_of
 from shardlog.sim.failures import CrashFailure, SimulationFailure
-from shardlog.sim.node import CLOCK_MS
+from shardlog.sim.node import CLOCK_MS, Node
 
 if TYPE_CHECKING:
     from shardlog.sim.world import World
@@ -46,6 +48,7 @@ class Operator:
         "doom",
         "generation",
         "inbox",
+        "moods",
         "name",
         "paused",
         "rate",
@@ -69,6 +72,8 @@ class Operator:
         self.doom: int | None = None
         # Commands without an answer yet, by number.
         self.commands: dict[int, Command] = {}
+        # What was last seen of each node, None if it did not answer.
+        self.moods: dict[str, Mood | None] = {}
         self.coordinator = self._boot()
 
     def now_ms(self) -> int:
@@ -78,6 +83,9 @@ class Operator:
         world = self.world
         delay_us = int(world.random.random() * world.options.tick_ms * 1000)
         world.scheduler.after(delay_us, self._tick, self.generation)
+        self.moods.clear()
+        if world.options.look_ms:
+            world.scheduler.after(delay_us, self._look, self.generation)
         coordinator = Coordinator(self.name, world.shard, world.options.coordinator_limits)
         counts = tuple((name, world.random.randint(0, 3)) for name in world.node_names)
         coordinator.step(self.now_ms(), LeadersCounted(counts))
@@ -133,8 +141,26 @@ class Operator:
         if generation == self.generation:
             world = self.world
             world.scheduler.after(world.options.tick_ms * 1000, self._tick, generation)
-            if not self.paused:
+            if not self.paused and self.coordinator.wait_ms(self.now_ms()) == 0:
                 self.step(TICK)
+
+    def _look(self, generation: int) -> None:
+        """At the nodes, as the driver of many shards does: what has changed wakes the machine."""
+        if generation != self.generation:
+            return
+        world = self.world
+        world.scheduler.after(world.options.look_ms * 1000, self._look, generation)
+        seen = {name: self._mood(node) for name, node in world.nodes.items()}
+        if seen != self.moods and not self.paused:
+            self.moods = seen
+            self.step(Alerted())
+
+    def _mood(self, node: Node) -> Mood | None:
+        network = self.world.network
+        ways = (network.link(self.name, node.name), network.link(node.name, self.name))
+        if not node.up or node.paused or any(way.cuts or way.held is not None for way in ways):
+            return None
+        return mood_of(node.replica, node.now_ms())
 
     def command(self, number: int, command: Command) -> None:
         self.commands[number] = command

@@ -103,6 +103,9 @@ class Options:
     # Whether the machine of a dead process tells operators that nobody listens there.
     refusing: bool = False
 
+    # How often operators look at nodes; if they do not, shards at rest are not woken.
+    look_ms: int = 0
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -119,7 +122,7 @@ class Options:
             drawn = round(random.random() * most * storm, 4)
             return drawn if random.random() < likely else 0.0
 
-        return cls(
+        drawn = cls(
             seed=seed,
             members=members,
             spares=random.randint(1, 3),
@@ -170,6 +173,7 @@ class Options:
             delete=random.random() < 0.3,
             **_stops(seed, storm),
         )
+        return _paced(drawn, speed)
 
     def on_engine(self) -> Options:
         """The same over the storage engine, with so little in memory that the disk is asked."""
@@ -199,6 +203,17 @@ def _stops(seed: int, storm: float) -> dict[str, Any]:
         "drain_ms": random.choice((200, 1000, 3000)),
         "refusing": refusing,
     }
+
+
+def _paced(options: Options, speed: float) -> Options:
+    """Drawn apart, too: how seldom a shard at rest is looked at, and who wakes it."""
+    random = Random(f"pace {options.seed}")
+    limits = replace(
+        options.coordinator_limits,
+        rest_ms=int(random.choice((200, 1000, 3000)) * speed),
+        alert_ms=int(random.choice((0, 200, 500)) * speed),
+    )
+    return replace(options, coordinator_limits=limits, look_ms=random.choice((0, 50, 100)))
 
 
 def _quorum(random: Random, members: int) -> QuorumPolicy:

@@ -33,6 +33,7 @@ def story_options(seed: int) -> Options:
         coordinators=2,
         limits=Limits(),
         coordinator_limits=CoordinatorLimits(),
+        look_ms=100,
         clients=4,
         think_ms=10,
         loss=0.01,

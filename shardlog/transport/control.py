@@ -9,10 +9,10 @@ generated service code is needed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from crc32c import crc32c
@@ -21,14 +21,27 @@ from shardlog.protocol.messages import Envelope
 from shardlog.transport.control_calls import (
     CALLS,
     FETCH,
+    NEWS,
     SERVICE,
+    STATUS_OF_MANY,
     Addresses,
     Call,
     Chunk,
+    NewsRequest,
+    NodeNews,
     decode_answer,
+    decode_answers,
     decode_chunk,
+    decode_news,
+    decode_news_request,
+    decode_status_of_many,
     encode_answer,
+    encode_answers,
     encode_chunk,
+    encode_news,
+    encode_news_request,
+    encode_status_of_many,
+    path_of,
 )
 from shardlog.transport.failures import (
     DeadlineExceeded,
@@ -38,12 +51,14 @@ from shardlog.transport.failures import (
     Rejected,
     TransportFailure,
     Unavailable,
+    UnknownCall,
     Unreachable,
     VersionMismatch,
 )
 from shardlog.transport.frames import Buffer
 from shardlog.transport.grpc_listening import GrpcListener
 
+T = TypeVar("T")
 Handle = Callable[[Envelope, Addresses], Awaitable[Envelope | None]]
 """Does what an envelope asks, told where the nodes are that it speaks of.
 
@@ -51,6 +66,10 @@ None if there is nothing to tell but that it was taken.  A `TransportFailure` re
 """
 FetchSnapshot = Callable[[Envelope], AsyncIterator[Buffer]]
 """The raw entries that a `Fetch` asks for, in pieces of any size."""
+AnswerAtOnce = Callable[[Envelope], Envelope | None]
+"""The answer to a `StatusRequest`; None if there is none without waiting."""
+TellNews = Callable[[NewsRequest], NodeNews]
+"""What has changed on the node.  A `TransportFailure` reaches the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +117,10 @@ class ControlTls:
 
 
 class ControlServer:
-    """Answers calls with `handle`, and serves health and reflection beside."""
+    """Answers calls with `handle`, and serves health and reflection beside.
+
+    Without `answer_at_once` and `tell_news` there are no calls for many shards at once.
+    """
 
     def __init__(
         self,
@@ -106,12 +128,18 @@ class ControlServer:
         fetch_snapshot: FetchSnapshot,
         limits: ControlLimits,
         tls: ControlTls | None = None,
+        answer_at_once: AnswerAtOnce | None = None,
+        tell_news: TellNews | None = None,
     ) -> None:
         self._handle = handle
         self._fetch_snapshot = fetch_snapshot
         self._limits = limits
         calls = {call.rpc: self._unary(call) for call in CALLS.values()}
         calls[FETCH.rpc] = grpc.unary_stream_rpc_method_handler(self._stream)
+        if answer_at_once is not None:
+            calls[STATUS_OF_MANY] = _status_of_many(answer_at_once)
+        if tell_news is not None:
+            calls[NEWS] = _news(tell_news)
         credentials = tls.of_node() if tls is not None else None
         self._listener = GrpcListener(SERVICE, calls, limits.options(), credentials)
 
@@ -127,7 +155,7 @@ class ControlServer:
 
     def _unary(self, call: Call) -> Any:
         async def answered(data: bytes, context: Any) -> bytes:
-            asked, addresses = await _understood(call, data, context)
+            asked, addresses = await _understood(call.decode, data, context)
             try:
                 answer = await self._handle(asked, addresses)
             except TransportFailure as failure:
@@ -137,7 +165,7 @@ class ControlServer:
         return grpc.unary_unary_rpc_method_handler(answered)
 
     async def _stream(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
-        asked, _ = await _understood(FETCH, data, context)
+        asked, _ = await _understood(FETCH.decode, data, context)
         position = 0
         most = self._limits.chunk_bytes_max
         try:
@@ -151,9 +179,29 @@ class ControlServer:
         yield encode_chunk(Chunk(position, b"", 0, True))
 
 
-async def _understood(call: Call, data: bytes, context: Any) -> tuple[Envelope, Addresses]:
+def _status_of_many(answer: AnswerAtOnce) -> Any:
+    async def answered(data: bytes, context: Any) -> bytes:
+        asked = await _understood(decode_status_of_many, data, context)
+        return encode_answers([None if each is None else answer(each) for each in asked])
+
+    return grpc.unary_unary_rpc_method_handler(answered)
+
+
+def _news(tell: TellNews) -> Any:
+    async def answered(data: bytes, context: Any) -> bytes:
+        asked = await _understood(decode_news_request, data, context)
+        try:
+            news = tell(asked)
+        except TransportFailure as failure:
+            await context.abort(_status_of(failure), str(failure))
+        return encode_news(news)
+
+    return grpc.unary_unary_rpc_method_handler(answered)
+
+
+async def _understood(decode: Callable[[bytes], T], data: bytes, context: Any) -> T:
     try:
-        return call.decode(data)
+        return decode(data)
     except VersionMismatch as failure:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(failure))
     except Malformed as failure:
@@ -197,12 +245,31 @@ class ControlClient:
         call = CALLS.get(type(envelope.message))
         if call is None:
             raise TypeError(f"{type(envelope.message).__name__} is no call of the control plane")
-        invoke = self._channel(address).unary_unary(call.path)
+        asked = call.encode(envelope, addresses)
+        return decode_answer(await self._invoke(address, call.path, asked, timeout_ms))
+
+    async def status_of_many(
+        self, address: str, envelopes: Sequence[Envelope], timeout_ms: int
+    ) -> list[Envelope | None]:
+        """One answer for each `StatusRequest`; None where the node has none."""
+        asked = encode_status_of_many(envelopes)
+        path = path_of(STATUS_OF_MANY)
+        answers = decode_answers(await self._invoke(address, path, asked, timeout_ms))
+        if len(answers) != len(envelopes):
+            raise MalformedMessage(f"{len(answers)} answers to {len(envelopes)} questions")
+        return answers
+
+    async def news(self, address: str, asked: NewsRequest, timeout_ms: int) -> NodeNews:
+        data = await self._invoke(address, path_of(NEWS), encode_news_request(asked), timeout_ms)
+        return decode_news(data)
+
+    async def _invoke(self, address: str, path: str, asked: bytes, timeout_ms: int) -> bytes:
+        invoke = self._channel(address).unary_unary(path)
         try:
-            data: bytes = await invoke(call.encode(envelope, addresses), timeout=timeout_ms / 1000)
+            data: bytes = await invoke(asked, timeout=timeout_ms / 1000)
         except grpc.RpcError as failure:
             raise _translated(failure, address) from failure
-        return decode_answer(data)
+        return data
 
     async def fetch_snapshot(
         self, address: str, envelope: Envelope, timeout_ms: int
@@ -243,7 +310,7 @@ _KINDS: dict[Any, type[TransportFailure]] = {
     grpc.StatusCode.UNAUTHENTICATED: NotPermitted,
     grpc.StatusCode.PERMISSION_DENIED: NotPermitted,
     grpc.StatusCode.INVALID_ARGUMENT: Rejected,
-    grpc.StatusCode.UNIMPLEMENTED: Rejected,
+    grpc.StatusCode.UNIMPLEMENTED: UnknownCall,
 }
 
 

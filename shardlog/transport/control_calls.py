@@ -6,7 +6,7 @@ can check shard, incarnation and version without any state of the connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shardlog.protocol import messages
@@ -36,6 +36,8 @@ RPCS: dict[str, type[Message]] = {
     "Status": messages.StatusRequest,
 }
 FETCH_SNAPSHOT = "FetchSnapshot"
+STATUS_OF_MANY = "StatusOfMany"
+NEWS = "News"
 
 ANSWERS: list[type[Message]] = [
     messages.Created,
@@ -64,7 +66,7 @@ class Call(NamedTuple):
 
     @property
     def path(self) -> str:
-        return f"/{SERVICE}/{self.rpc}"
+        return path_of(self.rpc)
 
     def encode(self, envelope: Envelope, addresses: Addresses) -> bytes:
         route = _route(envelope)
@@ -86,6 +88,7 @@ def _call(rpc: str, kind: type[Message]) -> Call:
 
 CALLS = {kind: _call(rpc, kind) for rpc, kind in RPCS.items()}
 FETCH = _call(FETCH_SNAPSHOT, messages.Fetch)
+_STATUS = CALLS[messages.StatusRequest]
 _ANSWER = OneOf(control_pb2.Answer, "answer", list(ANSWERS))
 
 
@@ -98,14 +101,22 @@ def encode_answer(asked: Envelope, answer: Envelope | None) -> bytes:
         )  # fmt: skip
         made = control_pb2.Answer(route=_route(back))
     else:
-        made = _ANSWER.encode(answer.message)
-        made.route.CopyFrom(_route(answer))
+        made = _answer(answer)
     data: bytes = made.SerializeToString()
     return data
 
 
+def _answer(answer: Envelope) -> Any:
+    made = _ANSWER.encode(answer.message)
+    made.route.CopyFrom(_route(answer))
+    return made
+
+
 def decode_answer(data: bytes) -> Envelope | None:
-    answer = parsed(control_pb2.Answer, data)
+    return _answered(parsed(control_pb2.Answer, data))
+
+
+def _answered(answer: Any) -> Envelope | None:
     if answer.HasField("route") and answer.WhichOneof("answer") is None:
         return None
     return _envelope(answer, _ANSWER.decode(answer))
@@ -126,11 +137,101 @@ def _envelope(found: Any, message: Message) -> Envelope:
     if not found.HasField("route"):
         raise MalformedMessage(f"{type(found).__name__} without a route")
     route = found.route
-    if route.version != CONTROL_VERSION:
-        raise VersionMismatch(f"version {route.version} came, this side speaks {CONTROL_VERSION}")
+    _require_version(route.version)
     return Envelope(
         route.shard, route.src, route.src_incarnation, route.dst, route.dst_incarnation, message
     )
+
+
+def _require_version(version: int) -> None:
+    if version != CONTROL_VERSION:
+        raise VersionMismatch(f"version {version} came, this side speaks {CONTROL_VERSION}")
+
+
+# --- many at once --------------------------------------------------------------------------------
+
+
+def path_of(rpc: str) -> str:
+    return f"/{SERVICE}/{rpc}"
+
+
+def encode_status_of_many(envelopes: Sequence[Envelope]) -> bytes:
+    record = _STATUS.record
+    calls = [
+        control_pb2.StatusCall(route=_route(each), message=record.encode(each.message))
+        for each in envelopes
+    ]
+    data: bytes = control_pb2.StatusOfManyCall(calls=calls).SerializeToString()
+    return data
+
+
+def decode_status_of_many(data: bytes) -> list[Envelope | None]:
+    """None for each that cannot be understood: the others are answered nevertheless."""
+    found: list[Envelope | None] = []
+    for call in parsed(control_pb2.StatusOfManyCall, data).calls:
+        try:
+            found.append(_envelope(call, _STATUS.record.decode(call.message)))
+        except (MalformedMessage, VersionMismatch):
+            found.append(None)
+    return found
+
+
+def encode_answers(answers: Sequence[Envelope | None]) -> bytes:
+    made = [control_pb2.Answer() if each is None else _answer(each) for each in answers]
+    data: bytes = control_pb2.AnswersOfMany(answers=made).SerializeToString()
+    return data
+
+
+def decode_answers(data: bytes) -> list[Envelope | None]:
+    """None where there is no answer."""
+    answers = parsed(control_pb2.AnswersOfMany, data).answers
+    return [_answered(each) if each.HasField("route") else None for each in answers]
+
+
+class NodeNews(NamedTuple):
+    """What has changed on a node.  `life` tells one run of its process from another.
+
+    `shards` are those whose replicas there have changed since the number that was asked for.
+    """
+
+    life: int
+    number: int
+    shards: tuple[str, ...]
+
+
+class NewsRequest(NamedTuple):
+    """For the news of `node` since number `since` of a life of it."""
+
+    node: str
+    life: int
+    since: int
+
+
+def encode_news_request(asked: NewsRequest) -> bytes:
+    call = control_pb2.NewsCall(version=CONTROL_VERSION, **asked._asdict())
+    data: bytes = call.SerializeToString()
+    return data
+
+
+def decode_news_request(data: bytes) -> NewsRequest:
+    found = parsed(control_pb2.NewsCall, data)
+    _require_version(found.version)
+    return NewsRequest(found.node, found.life, found.since)
+
+
+def encode_news(news: NodeNews) -> bytes:
+    made = control_pb2.NewsAnswer(version=CONTROL_VERSION, **news._asdict())
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def decode_news(data: bytes) -> NodeNews:
+    found = parsed(control_pb2.NewsAnswer, data)
+    _require_version(found.version)
+    return NodeNews(found.life, found.number, tuple(found.shards))
+
+
+# --- snapshots -----------------------------------------------------------------------------------
 
 
 class Chunk(NamedTuple):

@@ -69,6 +69,10 @@ class VersionMismatch(Rejected):
     """No version in common."""
 
 
+class UnknownCall(Rejected):
+    """The other side is of an older version, which has no such call."""
+
+
 class NotPermitted(Rejected):
     """Certificates or credentials do not allow it."""
 

@@ -16,6 +16,7 @@ from protocol.harness import CLIENT, LIMITS, MAJORITY, OPERATOR, SHARD, Disk, No
 from shardlog.protocol.choice import Decision, decide
 from shardlog.protocol.coordination import (
     Accepted,
+    Alerted,
     Command,
     Commanded,
     CompareAndSwap,
@@ -49,6 +50,7 @@ from shardlog.protocol.messages import (
     Register,
     Registered,
 )
+from shardlog.protocol.mood import Mood, mood_of
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Shard
@@ -58,6 +60,7 @@ from shardlog.sim.seal import seal_body
 from shardlog.sim.store import Store
 
 TICK_MS = 25
+LOOK_MS = 100
 
 
 class Cluster:
@@ -92,6 +95,9 @@ class Cluster:
         # What any replica ever called committed, by base; and who leads, by epoch.
         self.chain: dict[int, int] = {}
         self.voices: dict[int, Member] = {}
+        # What each coordinator knows of each node, by looking at it; whether they look at all.
+        self.looking = True
+        self.moods: dict[tuple[str, str], Mood | None] = {}
         self._lives: Counter[str] = Counter()
         self._draws = count(1)
         self._numbers = count(1)
@@ -209,6 +215,9 @@ class Cluster:
             for name in (*self.nodes, *self.coordinators):
                 self._step(name, Tick())
             self.settle()
+            if self.looking and self.now_ms % LOOK_MS == 0:
+                self._look()
+                self.settle()
 
     def run_until(self, done: Callable[[], bool], ms: int) -> None:
         for _ in range(0, ms, TICK_MS):
@@ -219,6 +228,18 @@ class Cluster:
 
     def settle(self) -> None:
         self.scheduler.run()
+
+    def _look(self) -> None:
+        """What the driver of many shards does instead of asking for each of them."""
+        for operator in self.coordinators:
+            for node in self.nodes:
+                key = (operator, node)
+                cut = key in self.cut or (node, operator) in self.cut
+                answers = node not in self.down and node not in self.unheeded and not cut
+                mood = mood_of(self.nodes[node].replica, self.now_ms) if answers else None
+                if self.moods.get(key) != mood:
+                    self.moods[key] = mood
+                    self._step(operator, Alerted())
 
     # --- the driver's part ---
 

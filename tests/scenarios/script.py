@@ -40,6 +40,8 @@ RUN_UNTIL_MS_MAX = 20_000
 BRIEF = re.compile(
     r"writes v\d+|takes the lead|steps down|losing|commits|waits:|refuses:|too late|^checker|dies$"
 )
+ALWAYS_LOOKING = CoordinatorLimits(rest_ms=CoordinatorLimits().status_ms)
+"""On a stage there are no drivers that would wake a shard up, so none of them rests."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Director:
             self.told,
             all_checkers(),
             limited(Limits(), self.limits),
-            limited(CoordinatorLimits(), self.limits),
+            limited(ALWAYS_LOOKING, self.limits),
         )
         self.commands = 0
 

@@ -10,13 +10,25 @@ from shardlog.transport.control_calls import (
     ANSWERS,
     CALLS,
     FETCH,
+    NEWS,
     RPCS,
     SERVICE,
+    STATUS_OF_MANY,
     Chunk,
+    NewsRequest,
+    NodeNews,
     decode_answer,
+    decode_answers,
     decode_chunk,
+    decode_news,
+    decode_news_request,
+    decode_status_of_many,
     encode_answer,
+    encode_answers,
     encode_chunk,
+    encode_news,
+    encode_news_request,
+    encode_status_of_many,
 )
 from shardlog.transport.failures import Malformed, MalformedMessage, VersionMismatch
 from shardlog.transport.generated import control_pb2
@@ -53,16 +65,53 @@ def test_chunks_come_back(chunk):
 
 def test_every_rpc_has_a_message():
     service = control_pb2.DESCRIPTOR.services_by_name["Control"]
-    assert {method.name for method in service.methods} == {*RPCS, FETCH.rpc}
+    assert {method.name for method in service.methods} == {*RPCS, FETCH.rpc, STATUS_OF_MANY, NEWS}
     assert SERVICE == "shardlog.v1.Control"
     assert FETCH.path == "/shardlog.v1.Control/FetchSnapshot"
     for method in service.methods:
         assert method.input_type.name == f"{method.name}Call"
 
 
+@given(st.lists(enveloped([messages.StatusRequest]), max_size=5))
+def test_many_questions_come_back(envelopes):
+    assert decode_status_of_many(encode_status_of_many(envelopes)) == envelopes
+
+
+@given(st.lists(st.none() | enveloped([messages.Created, messages.WritesPaused]), max_size=3))
+def test_many_answers_come_back(answers):
+    assert decode_answers(encode_answers(answers)) == answers
+
+
+@given(st.builds(NewsRequest, TEXT, U64, U64), st.builds(NodeNews, U64, U64, st.tuples(TEXT, TEXT)))
+def test_news_come_back(asked, news):
+    assert decode_news_request(encode_news_request(asked)) == asked
+    assert decode_news(encode_news(news)) == news
+
+
+def test_one_question_that_cannot_be_understood_spoils_no_other():
+    good = Envelope("orders", "operator", 0, "node-1", 5, messages.StatusRequest(7))
+    call = control_pb2.StatusOfManyCall.FromString(encode_status_of_many([good, good, good]))
+    call.calls[0].route.version = 9
+    call.calls[1].ClearField("route")
+    assert decode_status_of_many(call.SerializeToString()) == [None, None, good]
+
+
+def test_news_of_another_version():
+    for decode, kind in [
+        (decode_news_request, control_pb2.NewsCall),
+        (decode_news, control_pb2.NewsAnswer),
+    ]:
+        with pytest.raises(VersionMismatch, match="version 9 came"):
+            decode(kind(version=9).SerializeToString())
+
+
+DECODERS = [decode_answer, decode_chunk, decode_answers, decode_status_of_many, decode_news,
+            decode_news_request]  # fmt: skip
+
+
 @given(st.binary(max_size=100))
 def test_random_bytes(data):
-    for decode in [call.decode for call in CALLS.values()] + [decode_answer, decode_chunk]:
+    for decode in [call.decode for call in CALLS.values()] + DECODERS:
         try:
             decode(data)
         except (Malformed, VersionMismatch):

@@ -2,7 +2,7 @@ from shardlog.transport.generated import messages_pb2 as _messages_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -169,6 +169,42 @@ class StatusCall(_message.Message):
     route: Route
     message: _messages_pb2.StatusRequest
     def __init__(self, route: _Optional[_Union[Route, _Mapping]] = ..., message: _Optional[_Union[_messages_pb2.StatusRequest, _Mapping]] = ...) -> None: ...
+
+class StatusOfManyCall(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[StatusCall]
+    def __init__(self, calls: _Optional[_Iterable[_Union[StatusCall, _Mapping]]] = ...) -> None: ...
+
+class AnswersOfMany(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[Answer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
+
+class NewsCall(_message.Message):
+    __slots__ = ("version", "node", "life", "since")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    node: str
+    life: int
+    since: int
+    def __init__(self, version: _Optional[int] = ..., node: _Optional[str] = ..., life: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
+
+class NewsAnswer(_message.Message):
+    __slots__ = ("version", "life", "number", "shards")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    life: int
+    number: int
+    shards: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., life: _Optional[int] = ..., number: _Optional[int] = ..., shards: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FetchSnapshotCall(_message.Message):
     __slots__ = ("route", "message")
