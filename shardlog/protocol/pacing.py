@@ -56,5 +56,6 @@ def is_well(record: Shard, report: StatusReport) -> bool:
     if report.epoch != record.epoch:
         return False
     if report.member == record.leader:
-        return report.role == "LEADER" and report.serving and report.quorum_fresh
+        serves = report.role == "LEADER" and report.serving and report.quorum_fresh
+        return serves and report.awaited is None
     return report.role == "FOLLOWER" and report.leader == record.leader
