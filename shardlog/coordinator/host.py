@@ -200,7 +200,7 @@ class CoordinatorHost:
 
     def _keep(self, name: str, shard: Shard | None) -> None:
         """The record as it is now; None if it is not for us."""
-        before = self.shards.pop(name, None)
+        before = self.shards.get(name)
         self._leaders.change(before, shard)
         old, new = _nodes_of(before), _nodes_of(shard)
         for node in old - new:
@@ -213,6 +213,8 @@ class CoordinatorHost:
             self._watch.keep(node)
         if shard is not None:
             self.shards[name] = shard
+        else:
+            self.shards.pop(name, None)
 
     # --- news ------------------------------------------------------------------------------------
 
