@@ -67,7 +67,6 @@ class HostedReplica:
         "driver",
         "found_bad",
         "on_failed",
-        "repaired",
         "stopped",
     )
 
@@ -81,8 +80,7 @@ class HostedReplica:
         self._host = host
         self._clock_ms = host.clock_ms
         self.on_failed = on_failed
-        # Entries that were written anew, and how many were found damaged, by whom.
-        self.repaired = 0
+        # How many entries were found damaged, by whom.
         self.found_bad = Counter(dict.fromkeys(FOUND_BY, 0))
         self.stopped = False
         self._backlog_ticks = 0
@@ -103,6 +101,11 @@ class HostedReplica:
     @property
     def replica(self) -> Replica:
         return self.driver.replica
+
+    @property
+    def repaired(self) -> int:
+        """Entries that were written anew."""
+        return self.replica.repaired
 
     @property
     def store(self) -> Store:
@@ -154,7 +157,7 @@ class HostedReplica:
 
     def submit(self, effect: Disk) -> None:
         if isinstance(effect, RewriteEntry):
-            self.repaired += 1
+            self.replica.repaired += 1
         self._hosted.submit(effect)
 
     def read(self, header: Header) -> Entry | None:

@@ -101,9 +101,10 @@ class Scrubber:
         await asyncio.sleep(self._rest_s(Scrubbed(state.at), cpu_s))
         state.rounds += 1
         state.at = 0
+        hosted.replica.scrubbed, hosted.replica.scrub_rounds = state.at, state.rounds
 
     def _take(self, hosted: HostedReplica, state: Progress, piece: Scrubbed) -> None:
-        state.at = piece.end
+        state.at = hosted.replica.scrubbed = piece.end
         state.entries += piece.entries
         if self._host.replicas.get(hosted.replica.shard) is not hosted:
             return

@@ -18,7 +18,8 @@ REPLICAS = "node role epoch> end> commit> lag> heard_ms>"
 def status(shard: str | None, output: str, cluster: Cluster) -> None:
     """Show the cluster: its nodes and shards. With SHARD: epoch, history, cursors and lag.
 
-    A replica's lag counts the records that it is behind its leader.
+    A replica's lag counts the records that it is behind its leader. With -o wide: entries that are
+    damaged, what was repaired since its node started, and how far the scrubber is.
     """
     if shard is None:
         _overview(cluster, output)
@@ -77,12 +78,8 @@ def _show(found: Json, wide: bool) -> None:
     rows = [_row(node, reports.get(node), found) for node in nodes]
     columns = REPLICAS
     if wide:
-        columns += " history"
-        told = [reports.get(node) for node in nodes]
-        rows = [
-            (*row, _history(report["history"]) if report else None)
-            for row, report in zip(rows, told, strict=True)
-        ]
+        columns += " bad> repaired> scrubbed history"
+        rows = [(*row, *_care(reports.get(node))) for row, node in zip(rows, nodes, strict=True)]
     print_table(columns, rows, indent="  ")
     cursors = _cursors(found)
     if cursors:
@@ -112,6 +109,9 @@ def _facts(found: Json) -> list[tuple[str, object]]:
     damaged = [f"{each['bad']} on {each['node']}" for each in found["reports"] if each["bad"]]
     if damaged:
         facts.append(("damaged", ", ".join(damaged)))
+    repaired = [f"{it['repaired']} on {it['node']}" for it in found["reports"] if it["repaired"]]
+    if repaired:
+        facts.append(("repaired", ", ".join(repaired)))
     return facts
 
 
@@ -124,6 +124,14 @@ def _row(node: str, report: Json, found: Json) -> tuple[object, ...]:
     return (
         node, role, report["epoch"], report["end"], report["commit"], report["lag"], heard_ms
     )  # fmt: skip
+
+
+def _care(report: Json) -> tuple[object, ...]:
+    """What is damaged, what was repaired, how far the scrubber is, and the history."""
+    if report is None:
+        return None, None, None, None
+    scrubbed = f"{report['scrub_rounds']} rounds, at {report['scrubbed']}"
+    return report["bad"], report["repaired"], scrubbed, _history(report["history"])
 
 
 def _history(history: Json) -> str:

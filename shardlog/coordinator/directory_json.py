@@ -94,6 +94,9 @@ def report_json(report: StatusReport, leader_end: int | None) -> Json:
         "serving": report.serving,
         "bad": report.bad,
         "awaited": entry_json(report.awaited),
+        "repaired": report.repaired,
+        "scrubbed": report.scrubbed,
+        "scrub_rounds": report.scrub_rounds,
         "cursors": [
             {
                 "node": cursor.member.node,

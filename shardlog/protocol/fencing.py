@@ -124,6 +124,9 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             r.draining,
             len(r.log.marks),
             awaited(r),
+            r.repaired,
+            r.scrubbed,
+            r.scrub_rounds,
         ),
     )
 

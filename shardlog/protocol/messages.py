@@ -310,6 +310,8 @@ class StatusReport(Message):
     `draining`: the node is about to stop, and waits for its leaderships to be handed over.
     `bad` counts the entries, or unreadable stretches, whose copy here is damaged; `awaited` is the
     first of them, once everyone who might have supplied it has been asked.
+    `repaired` counts what was written anew since the node opened the replica; a scrubber that has
+    finished `scrub_rounds` over the whole log is at offset `scrubbed` of the next.
     """
 
     asked: int
@@ -328,6 +330,9 @@ class StatusReport(Message):
     draining: bool = False
     bad: int = 0
     awaited: EntryId | None = None
+    repaired: int = 0
+    scrubbed: int = 0
+    scrub_rounds: int = 0
 
 
 @value

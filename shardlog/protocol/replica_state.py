@@ -105,8 +105,11 @@ class ReplicaState:
         "out",
         "owes_sync",
         "promises",
+        "repaired",
         "rewrites",
         "role",
+        "scrub_rounds",
+        "scrubbed",
         "seal",
         "sessions",
         "set_back_ms",
@@ -136,6 +139,11 @@ class ReplicaState:
         self.promises: list[Promise] = []
         # Set by a node that is about to stop, and told in its status: leadership is handed over.
         self.draining = False
+        # Counted by the driver, and told in its status: entries written anew, and the scrubber's
+        # progress.
+        self.repaired = 0
+        self.scrubbed = 0
+        self.scrub_rounds = 0
         self.blank(0)
 
     def blank(self, incarnation: int) -> None:

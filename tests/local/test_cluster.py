@@ -5,6 +5,7 @@ The tests share the cluster; each leaves it whole, and those that need more node
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +77,22 @@ def test_N11_status_shows_epoch_history_cursors_and_lag(cluster: LocalCluster):
     shown = cluster.run("status orders -o wide").stdout
     assert f"cursors of {found['leader']}" in shown
     assert "1@0" in shown
+
+
+def test_T3_status_shows_damage_repairs_and_the_scrubber(cluster: LocalCluster):
+    def rounds() -> list[int]:
+        return [each["scrub_rounds"] for each in cluster.json("status orders")["reports"]]
+
+    deadline = time.monotonic() + 60
+    while min(rounds()) < 1:
+        assert time.monotonic() < deadline, "the scrubber never comes round"
+    reports = cluster.json("status orders")["reports"]
+    assert [(each["bad"], each["awaited"], each["repaired"]) for each in reports] == [
+        (0, None, 0)
+    ] * 3
+    shown = cluster.run("status orders -o wide").stdout
+    assert "REPAIRED" in shown
+    assert "rounds, at" in shown
 
 
 def test_the_overview_shows_nodes_and_shards(cluster: LocalCluster):

@@ -7,9 +7,11 @@ import pytest
 
 from node.cluster import Cluster
 from shardlog.protocol.entry import Header
+from shardlog.protocol.messages import Envelope, StatusReport, StatusRequest
 from shardlog_node.host import HostedReplica
 from shardlog_node.scrubbing import Scrubber, ScrubLimits
 
+ASKED = StatusRequest(1)
 LIMITS = ScrubLimits(core_share=0.5, bytes_per_s=1 << 30)
 
 
@@ -75,6 +77,12 @@ def test_T3_damage_at_rest_is_found_and_repaired(tmp_path: Path, which: str, hur
             assert hosted.store.headers(0, last + 1, 1000) == headers
             again = hosted.store.scrub(0, last + 1, 1000)
             assert (again.entries, again.bad, again.slotless) == (len(headers), [], [])
+            asked = Envelope("orders", "a person", 0, name, hosted.replica.incarnation, ASKED)
+            report = (await host.call(asked, 5000)).message
+            assert isinstance(report, StatusReport)
+            assert (report.bad, report.repaired) == (0, hosted.repaired)
+            assert report.repaired >= len(hurt_headers)
+            assert report.scrub_rounds == state.rounds
 
     asyncio.run(story())
 
