@@ -230,7 +230,11 @@ class CoordinatorHost:
         there = {record.key.removeprefix(SHARDS): record for record in records}
         for shard in [shard for shard in self.shards if shard not in there]:
             self._forget(shard)
-        for record in there.values():
+        for shard, record in there.items():
+            known = self._coordinators.get(shard)
+            if known is not None and known.machine.version > record.version:
+                # The store has gone back: what is known of this shard is not so any more.
+                self._forget(shard)
             self._take(record)
 
     def _take(self, record: Versioned) -> None:

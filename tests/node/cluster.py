@@ -13,6 +13,7 @@ from shardlog.checksum import seal_body
 from shardlog.coordinator.driver import Control, DriverLimits, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.memory import Memory
+from shardlog.metadata.store import MetadataStore
 from shardlog.protocol.coordination import CreateShard
 from shardlog.protocol.messages import Append, Appended, Envelope, Message, Register, Registered
 from shardlog.protocol.quorum import QuorumPolicy
@@ -32,14 +33,14 @@ def now_ms() -> int:
 class Cluster(Control):
     """What is sent to a node that is not running is lost."""
 
-    def __init__(self, directory: Path, names: str) -> None:
+    def __init__(self, directory: Path, names: str, store: MetadataStore | None = None) -> None:
         self.directory = directory
         self.random = Random(1)
         self.names = names.split()
         self.nodes: dict[str, NodeHost] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         limits = DriverLimits(tick_ms=5, call_timeout_ms=1000)
-        store = Memory().handle()
+        store = store or Memory().handle()
         self.coordinator = CoordinatorHost("operator", store, self, now_ms, driver_limits=limits)
 
     @asynccontextmanager
