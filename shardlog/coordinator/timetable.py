@@ -31,6 +31,7 @@ class Timetable:
         self._at: dict[Call, float] = {}
         self._pushed = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     def call_after(self, call: Call, wait_s: float) -> None:
         """Unless it is to be called earlier anyway."""
@@ -59,9 +60,10 @@ class Timetable:
         """Set the timer to the first; one that is set later is set anew."""
         first = self._heap[0][0]
         if self._timer is not None:
-            if self._timer.when() <= first:
+            if self._timer_at <= first:
                 return
             self._timer.cancel()
+        self._timer_at = first
         self._timer = self._loop.call_at(first, self._turn)
 
     def _turn(self) -> None:

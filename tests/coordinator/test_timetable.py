@@ -4,6 +4,8 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
+import uvloop
+
 from shardlog.coordinator.leaders import LeaderCounts
 from shardlog.coordinator.timetable import ROUND_S, TURN_MAX, Timetable
 from shardlog.protocol.coordination import LeadersCounted
@@ -147,3 +149,17 @@ def test_leaders_are_counted_as_they_change():
     assert counts.counted == LeadersCounted((("b", 2),))
     counts.change(led_by("b"), None)
     assert counts.counted == LeadersCounted((("b", 1),))
+
+
+def test_on_the_loop_that_processes_run_on():
+    async def story() -> list[str]:
+        called: list[str] = []
+        timetable = Timetable()
+        for number in range(3):
+            timetable.call_after(lambda number=number: called.append(f"{number}"), 0)
+        while len(called) < 3:
+            await asyncio.sleep(0)
+        timetable.stop()
+        return called
+
+    assert uvloop.run(story()) == ["0", "1", "2"]
