@@ -18,6 +18,7 @@ import rich_click as click
 
 from shardlog.cli.client import BadInput, command_failure
 from shardlog.cli.record_format import Input
+from shardlog.cli.tls import tls_of_environment
 from shardlog.client import Client, ClientFailure, Compression, Producer, Range
 from shardlog.client.directory import directory_of
 from shardlog.client.limits import LIMITS
@@ -95,8 +96,9 @@ async def append_all(work: Appending, blocks: Blocks) -> None:
 
 
 async def _append_all(work: Appending, blocks: Blocks) -> None:
-    directory = directory_of(work.url, LIMITS.directory_ms, None)
-    client = Client(work.url, directory=directory)
+    tls = tls_of_environment()
+    directory = directory_of(work.url, LIMITS.directory_ms, tls)
+    client = Client(work.url, tls=tls, directory=directory)
     try:
         await _Run(work, client).all(Feed(blocks))
     except asyncio.CancelledError:

@@ -70,12 +70,13 @@ def read(
     """
     with failures_as_exit_codes(), until_pipe_closes():
         from shardlog.cli.places import place
+        from shardlog.cli.tls import tls_of_environment
         from shardlog.client.blocking import Client
 
         show = Printer(output, null)
         if count == 0:
             return
-        with Client(url) as client:
+        with Client(url, tls=tls_of_environment()) as client:
             batches = client.batches(shard, place(start, start_ms), end, deadline_ms=timeout_ms)
             found = records(batches, start or 0, end)
             for block in blocks(found if count is None else islice(found, count)):

@@ -48,6 +48,7 @@ def tail(
     with failures_as_exit_codes(), until_pipe_closes():
         from shardlog.cli.failures import BadUsage
         from shardlog.cli.places import place
+        from shardlog.cli.tls import tls_of_environment
         from shardlog.client.blocking import Client
 
         begins = place(start, start_ms)
@@ -55,7 +56,7 @@ def tail(
         if given and count is not None:
             raise BadUsage("--count tells where to start, and so do --from and --from-time")
         show = Printer(output, null)
-        with Client(url) as client:
+        with Client(url, tls=tls_of_environment()) as client:
             if not given:
                 end = client.end(shard, deadline_ms=timeout_ms)
                 wanted = RECORDS_DEFAULT if count is None else count

@@ -1,0 +1,207 @@
+"""A real kube-apiserver with its etcd, on this machine and for one user: no nodes, no controllers.
+
+This is all it takes to try what the API server itself does: schemas, CEL rules, defaults, columns,
+subresources, RBAC, admission.  It listens on 127.0.0.1 with a certificate made for the occasion,
+and knows its user by a token.  Objects are stored, and nothing acts upon them, so that a test (or
+an operator under test) is the only one who does.
+
+    with running(directory) as api:
+        api.kubectl("get", "shards")
+
+A test takes the fixture `api` of `conftest.py`, which is one server for the whole run.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trustme
+import yaml
+
+from e2e.binaries import binary
+from e2e.processes import CannotStart, Process, start
+
+STARTS_MAX = 3
+"""A free port can be taken by another process before the one it was meant for binds it."""
+
+
+Ready = Callable[[], bool]
+
+
+class Refused(Exception):  # noqa: N818 - named after what it is
+    """kubectl failed; the message is what it wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """Where it is, and what a client needs to be believed."""
+
+    url: str
+    authority: Path
+    token: str
+    kubeconfig: Path
+    directory: Path
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints; raises `Refused`."""
+        done = subprocess.run(
+            ["kubectl", f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise Refused(done.stderr.strip())
+        return done.stdout
+
+    def apply(self, manifest: Mapping[str, Any] | Sequence[Mapping[str, Any]], *flags: str) -> str:
+        documents = [manifest] if isinstance(manifest, Mapping) else manifest
+        return self.kubectl("apply", "-f", "-", *flags, stdin=yaml.safe_dump_all(documents))
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
+        return found
+
+    def create_namespace(self, name: str, **labels: str) -> None:
+        metadata = {"name": name, "labels": labels}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
+        """For a client that may do what this service account may do, and nothing else."""
+        token = self.kubectl("create", "token", service_account, "-n", namespace).strip()
+        path = self.directory / f"{namespace}-{service_account}.kubeconfig"
+        write_kubeconfig(path, self.url, self.authority, token, namespace)
+        return path
+
+
+def write_kubeconfig(
+    path: Path, url: str, authority: Path, token: str, namespace: str = "default"
+) -> None:
+    name = "shardlog-e2e"
+    cluster = {"server": url, "certificate-authority": str(authority)}
+    context = {"cluster": name, "user": name, "namespace": namespace}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(document))
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[ApiServer]:
+    """Up when entered, gone when left; raises `CannotBuild` and `CannotStart`."""
+    if shutil.which("kubectl") is None:
+        raise CannotStart("kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools")
+    directory.mkdir(parents=True, exist_ok=True)
+    authority, token, kubeconfig = (
+        directory / name for name in ("authority.pem", "token", "kubeconfig")
+    )
+    _make_secrets(directory)
+    with ExitStack() as stack:
+        etcd_url = _started(stack, lambda: _start_etcd(directory))
+        url = _started(stack, lambda: _start_api_server(directory, etcd_url))
+        write_kubeconfig(kubeconfig, url, authority, token.read_text())
+        yield ApiServer(url, authority, token.read_text(), kubeconfig, directory)
+
+
+def _started(stack: ExitStack, attempt: Callable[[], tuple[Process, str, Ready]]) -> str:
+    """The URL of a process that serves, on the first try or a later one."""
+    for remaining in reversed(range(STARTS_MAX)):
+        process, url, is_ready = attempt()
+        try:
+            process.await_ready(is_ready)
+        except CannotStart:
+            process.stop()
+            if not remaining:
+                raise
+        else:
+            stack.callback(process.stop)
+            break
+    return url
+
+
+def _start_etcd(directory: Path) -> tuple[Process, str, Ready]:
+    url, other_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    command = [
+        binary("etcd"),
+        f"--data-dir={directory / 'etcd'}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--listen-peer-urls={other_url}",
+        f"--initial-advertise-peer-urls={other_url}",
+        f"--initial-cluster=default={other_url}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+    return start("etcd", command, directory), url, lambda: _answers(f"{url}/readyz")
+
+
+def _start_api_server(directory: Path, etcd_url: str) -> tuple[Process, str, Ready]:
+    port = free_port()
+    url = f"https://127.0.0.1:{port}"
+    command = [
+        binary("kube-apiserver"),
+        f"--etcd-servers={etcd_url}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--tls-cert-file={directory / 'certificate.pem'}",
+        f"--tls-private-key-file={directory / 'key.pem'}",
+        f"--token-auth-file={directory / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={directory / 'key.pem'}",
+        f"--service-account-signing-key-file={directory / 'key.pem'}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--endpoint-reconciler-type=none",
+        # Nobody makes the default account of a namespace, without which no pod would be let in.
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+    trusted = ssl.create_default_context(cafile=directory / "authority.pem")
+    token = (directory / "token").read_text()
+    process = start("kube-apiserver", command, directory)
+    return process, url, lambda: _answers(f"{url}/readyz", trusted, token)
+
+
+def _make_secrets(directory: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc")
+    authority.cert_pem.write_to_path(directory / "authority.pem")
+    certificate.cert_chain_pems[0].write_to_path(directory / "certificate.pem")
+    certificate.private_key_pem.write_to_path(directory / "key.pem")
+    token = secrets.token_hex(16)
+    (directory / "token").write_text(token)
+    (directory / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+    return port
+
+
+def _answers(url: str, trusted: ssl.SSLContext | None = None, token: str = "") -> bool:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=5.0, context=trusted) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,41 @@
+"""What the tests here stand on: one API server for the run, a namespace for each test.
+
+Nothing here is skipped: what is missing is told in one line, and the run ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.api_server import ApiServer, running
+from e2e.binaries import CannotBuild
+from e2e.processes import CannotStart
+
+ROOT = Path(__file__).parent.parent
+CRDS = ROOT / "crds"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A real API server that knows our kinds."""
+    try:
+        with running(tmp_path_factory.mktemp("api")) as server:
+            server.kubectl("apply", "--server-side", "-f", str(CRDS))
+            server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+            yield server
+    except (CannotBuild, CannotStart) as failure:
+        pytest.exit(f"e2e: {failure}", returncode=8)
+
+
+@pytest.fixture
+def namespace(api: ApiServer) -> str:
+    """A namespace that no other test uses."""
+    name = f"test-{next(_numbers)}"
+    api.create_namespace(name)
+    return name

@@ -1,0 +1,87 @@
+"""Processes that a cluster is made of: started, waited for, and never left behind.
+
+Every process has a log file of its own, and one that ends before it serves is told with the last
+line it wrote.  The kernel ends a process when whoever started it is gone (`PR_SET_PDEATHSIG`), so
+that not even `kill -9` of a test run leaves one behind; and it is in a session of its own, so that
+Ctrl-C reaches it only by way of `stop`, in order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+POLL_S = 0.05
+STOP_TIMEOUT_S = 20.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class CannotStart(Exception):  # noqa: N818 - named after what it is
+    """Something does not come up; the message is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was started here, and the file that it writes to."""
+
+    name: str
+    log: Path
+    running: subprocess.Popen[bytes]
+
+    def await_ready(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Until it serves; raises `CannotStart` if it ends or takes too long."""
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            if self.running.poll() is not None:
+                status = self.running.returncode
+                raise CannotStart(f"{self.name} ended ({status}): {self.last_line()}")
+            if time.monotonic() > deadline:
+                raise CannotStart(f"{self.name} is not ready: {self.last_line()}")
+            time.sleep(POLL_S)
+
+    def last_line(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1][:400] if lines else f"nothing in {self.log}"
+
+    def stop(self, first: signal.Signals = signal.SIGTERM) -> None:
+        """Ask, wait, then insist."""
+        if self.running.poll() is None:
+            self.running.send_signal(first)
+            try:
+                self.running.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.running.kill()
+        self.running.wait()
+
+
+def start(
+    name: str,
+    command: Sequence[str | Path],
+    logs: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Process:
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{name}.log"
+    with log.open("ab") as output:
+        running = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 - it calls the kernel and nothing else
+        )
+    return Process(name, log, running)
+
+
+def _end_with_parent() -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
