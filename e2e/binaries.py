@@ -26,11 +26,21 @@ MODULES = Path(__file__).parent / "go"
 GO_MINOR_MIN = 24
 KUBERNETES = "v1.34.4"
 
-KUBERNETES_STAMPS = tuple(
-    f"-X k8s.io/component-base/version.{variable}={value}"
-    for variable, value in (("gitVersion", KUBERNETES), ("gitMajor", "1"), ("gitMinor", "34"))
-)
-"""A build from modules would call itself v0.0.0, which kubectl and charts take for very old."""
+STAMPS = {
+    "kubernetes": {
+        "k8s.io/component-base/version.gitVersion": KUBERNETES,
+        "k8s.io/component-base/version.gitMajor": "1",
+        "k8s.io/component-base/version.gitMinor": "34",
+    },
+    "helm": {
+        "helm.sh/helm/v3/internal/version.version": "v3.19.5",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": "1",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": "34",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": "1",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": "34",
+    },
+}
+"""A build from modules knows no versions: Kubernetes would be v0.0.0, and v1.20 for helm."""
 
 
 class CannotBuild(Exception):  # noqa: N818 - named after what it is
@@ -44,12 +54,10 @@ class Program:
     module: str
     package: str
     version: str
-    stamps: tuple[str, ...] = ()
 
 
 def _kubernetes(name: str) -> Program:
-    package = f"k8s.io/kubernetes/cmd/{name}"
-    return Program("kubernetes", package, KUBERNETES, KUBERNETES_STAMPS)
+    return Program("kubernetes", f"k8s.io/kubernetes/cmd/{name}", KUBERNETES)
 
 
 PROGRAMS = {
@@ -89,7 +97,9 @@ def _build(name: str, program: Program, place: Path) -> None:
     _require_go(name)
     print(f"building {name} {program.version} (once)", file=sys.stderr, flush=True)
     unfinished = place.with_suffix(".new")
-    flags = ["-trimpath", "-ldflags", " ".join(("-s", "-w", *program.stamps))]
+    stamps = STAMPS.get(program.module, {})
+    link = ["-s", "-w", *(f"-X {variable}={value}" for variable, value in stamps.items())]
+    flags = ["-trimpath", "-ldflags", " ".join(link)]
     done = subprocess.run(
         ["go", "build", *flags, "-o", unfinished, program.package],
         cwd=MODULES / program.module,
