@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test sim soak demo proto fmt clean
+.PHONY: help setup check test e2e sim soak demo chart proto fmt clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test: setup ## All tests, then SEEDS simulated runs (some on the storage engine)
 	$(BIN)/shardlog sim mutants
 	$(BIN)/shardlog sim explore
 
+e2e: setup ## What needs Kubernetes: CRDs and chart on a real API server (built from source once)
+	$(BIN)/pytest e2e
+
 sim: setup ## Simulated runs only: make sim SEEDS=100000
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
 
@@ -48,6 +51,10 @@ soak: setup ## Damage files of live nodes under load: make soak MINUTES=10 SEED=
 
 demo: setup ## Watch a real cluster lose its leader, grow, shrink, and lose no record
 	@$(BIN)/shardlog demo
+
+chart: ## Copy crds/ into the chart
+	rm -f charts/shardlog/files/crds/*.yaml
+	cp crds/*.yaml charts/shardlog/files/crds/
 
 proto: setup ## Make the Python code for shardlog/{transport,metadata}/proto/**/*.proto
 	$(BIN)/python -m shardlog.transport.proto.regenerate

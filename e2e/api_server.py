@@ -37,6 +37,10 @@ STARTS_MAX = 3
 """A free port can be taken by another process before the one it was meant for binds it."""
 
 
+SERVICES = "10.96.0.0/16"
+FIRST_SERVICE = "10.96.0.1"
+"""Of Services, and that of the API server itself among them."""
+
 Ready = Callable[[], bool]
 
 
@@ -105,8 +109,18 @@ def write_kubeconfig(
     path.write_text(yaml.safe_dump(document))
 
 
+ALONE = (
+    "--endpoint-reconciler-type=none",
+    # Nobody makes the default account of a namespace, without which no pod would be let in.
+    "--disable-admission-plugins=ServiceAccount",
+)
+"""Flags for an API server that nobody else belongs to."""
+
+
 @contextmanager
-def running(directory: Path) -> Iterator[ApiServer]:
+def running(
+    directory: Path, address: str = "127.0.0.1", flags: Sequence[str] = ALONE
+) -> Iterator[ApiServer]:
     """Up when entered, gone when left; raises `CannotBuild` and `CannotStart`."""
     if shutil.which("kubectl") is None:
         raise CannotStart("kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools")
@@ -114,10 +128,10 @@ def running(directory: Path) -> Iterator[ApiServer]:
     authority, token, kubeconfig = (
         directory / name for name in ("authority.pem", "token", "kubeconfig")
     )
-    _make_secrets(directory)
+    _make_secrets(directory, address)
     with ExitStack() as stack:
         etcd_url = _started(stack, lambda: _start_etcd(directory))
-        url = _started(stack, lambda: _start_api_server(directory, etcd_url))
+        url = _started(stack, lambda: _start_api_server(directory, etcd_url, address, flags))
         write_kubeconfig(kubeconfig, url, authority, token.read_text())
         yield ApiServer(url, authority, token.read_text(), kubeconfig, directory)
 
@@ -141,7 +155,7 @@ def _started(stack: ExitStack, attempt: Callable[[], tuple[Process, str, Ready]]
 def _start_etcd(directory: Path) -> tuple[Process, str, Ready]:
     url, other_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     command = [
-        binary("etcd"),
+        str(binary("etcd")),
         f"--data-dir={directory / 'etcd'}",
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
@@ -154,13 +168,15 @@ def _start_etcd(directory: Path) -> tuple[Process, str, Ready]:
     return start("etcd", command, directory), url, lambda: _answers(f"{url}/readyz")
 
 
-def _start_api_server(directory: Path, etcd_url: str) -> tuple[Process, str, Ready]:
+def _start_api_server(
+    directory: Path, etcd_url: str, address: str, flags: Sequence[str]
+) -> tuple[Process, str, Ready]:
     port = free_port()
-    url = f"https://127.0.0.1:{port}"
+    url = f"https://{address}:{port}"
     command = [
-        binary("kube-apiserver"),
+        str(binary("kube-apiserver")),
         f"--etcd-servers={etcd_url}",
-        "--bind-address=127.0.0.1",
+        f"--bind-address={address}",
         f"--secure-port={port}",
         f"--tls-cert-file={directory / 'certificate.pem'}",
         f"--tls-private-key-file={directory / 'key.pem'}",
@@ -169,10 +185,8 @@ def _start_api_server(directory: Path, etcd_url: str) -> tuple[Process, str, Rea
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={directory / 'key.pem'}",
         f"--service-account-signing-key-file={directory / 'key.pem'}",
-        "--service-cluster-ip-range=10.96.0.0/16",
-        "--endpoint-reconciler-type=none",
-        # Nobody makes the default account of a namespace, without which no pod would be let in.
-        "--disable-admission-plugins=ServiceAccount",
+        f"--service-cluster-ip-range={SERVICES}",
+        *flags,
     ]
     trusted = ssl.create_default_context(cafile=directory / "authority.pem")
     token = (directory / "token").read_text()
@@ -180,9 +194,10 @@ def _start_api_server(directory: Path, etcd_url: str) -> tuple[Process, str, Rea
     return process, url, lambda: _answers(f"{url}/readyz", trusted, token)
 
 
-def _make_secrets(directory: Path) -> None:
+def _make_secrets(directory: Path, address: str) -> None:
     authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc")
+    names = {address, "127.0.0.1", FIRST_SERVICE, "localhost", "kubernetes.default.svc"}
+    certificate = authority.issue_cert(*sorted(names))
     authority.cert_pem.write_to_path(directory / "authority.pem")
     certificate.cert_chain_pems[0].write_to_path(directory / "certificate.pem")
     certificate.private_key_pem.write_to_path(directory / "key.pem")

@@ -64,7 +64,7 @@ class Process:
 
 def start(
     name: str,
-    command: Sequence[str | Path],
+    command: Sequence[str],
     logs: Path,
     environment: Mapping[str, str] | None = None,
 ) -> Process:

@@ -12,8 +12,14 @@ from cryptography import x509
 
 from e2e.charts import CHART, BadValues, environment, helm, only, pod_templates, rendered
 
-EXTERNAL = {"bundled": False, "external": {"endpoints": ["etcd-0.db:2379", "etcd-1.db:2379"]}}
-MONITORING = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
+EXTERNAL: dict[str, Any] = {
+    "bundled": False,
+    "external": {"endpoints": ["etcd-0.db:2379", "etcd-1.db:2379"]},
+}
+MONITORING: dict[str, Any] = {
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+}
 
 VALUES: dict[str, dict[str, Any]] = {
     "defaults": {},

@@ -1,0 +1,3 @@
+module shardlog.dev/e2e/pause
+
+go 1.24.0

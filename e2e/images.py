@@ -1,0 +1,255 @@
+"""The images of Shardlog, and those of what stands beside it, as archives that containerd takes.
+
+`Dockerfile.node` and `Dockerfile.operator` are built by whatever builder is there, upon a base that
+is pulled, or where there is no registry made by debootstrap.  Packages are fetched outside, by this
+machine's pip as it is configured, and installed inside from files: a build needs no network.
+
+An archive is kept below `~/.cache/shardlog/images` under a digest of all it is made from, so that
+it is built again only when something changed.
+
+    python -m e2e.images                build both, and print where the archives are
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from e2e.binaries import PROGRAMS, CannotBuild, binary, cache
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ("pyproject.toml", "constraints.txt", "README.md", "shardlog", "node", "operator")
+EXTRAS = {"node": "node,compression", "operator": "operator"}
+BASE_VARIABLE = "E2E_BASE_IMAGE"
+BASE = "docker.io/library/python:3.13-slim"
+DEBIAN = "bookworm"
+MADE_BASE = f"localhost/shardlog-base:{DEBIAN}"
+
+
+class Builder(Protocol):
+    """What both builders can do; each raises `CannotBuild`."""
+
+    def has(self, image: str) -> bool: ...
+    def pull(self, image: str) -> bool: ...
+    def build(self, context: Path, dockerfile: Path, image: str, **arguments: str) -> None: ...
+    def said(self, image: str, *command: str) -> str: ...
+    def save(self, image: str, archive: Path) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    def has(self, image: str) -> bool:
+        return _ran("docker", "image", "inspect", image).returncode == 0
+
+    def pull(self, image: str) -> bool:
+        return _ran("docker", "pull", "--quiet", image).returncode == 0
+
+    def build(self, context: Path, dockerfile: Path, image: str, **arguments: str) -> None:
+        given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        _run("docker", "build", "--quiet", "-f", dockerfile, "-t", image, *given, context)
+
+    def said(self, image: str, *command: str) -> str:
+        return _run("docker", "run", "--rm", "--entrypoint", command[0], image, *command[1:])
+
+    def save(self, image: str, archive: Path) -> None:
+        _run("docker", "save", "-o", archive, image)
+
+
+@dataclass(frozen=True, slots=True)
+class Buildah:
+    """Steps are run in a chroot, which needs no more than being root."""
+
+    def has(self, image: str) -> bool:
+        return _ran("buildah", "inspect", "--type=image", image).returncode == 0
+
+    def pull(self, image: str) -> bool:
+        return _ran("buildah", "pull", "--quiet", image).returncode == 0
+
+    def build(self, context: Path, dockerfile: Path, image: str, **arguments: str) -> None:
+        given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        flags = ["--isolation=chroot", "--format=docker", "--layers=false", "--quiet"]
+        _run("buildah", "build", *flags, "-f", dockerfile, "-t", image, *given, context)
+
+    def said(self, image: str, *command: str) -> str:
+        container = _run("buildah", "from", "--pull-never", image).strip()
+        try:
+            return _run("buildah", "run", "--isolation=chroot", container, "--", *command)
+        finally:
+            _run("buildah", "rm", container)
+
+    def save(self, image: str, archive: Path) -> None:
+        archive.unlink(missing_ok=True)
+        _run("buildah", "push", "--quiet", image, f"docker-archive:{archive}:{image}")
+
+
+def builder() -> Builder:
+    if shutil.which("docker") and _ran("docker", "version").returncode == 0:
+        return Docker()
+    if shutil.which("buildah"):
+        return Buildah()
+    raise CannotBuild("images: neither docker nor buildah works here: apt-get install buildah")
+
+
+def archive_of(kind: str, tag: str) -> Path:
+    """The archive of `shardlog-KIND:TAG`, as the sources are now; raises `CannotBuild`."""
+    dockerfile = ROOT / f"Dockerfile.{kind}"
+    place = _place(f"shardlog-{kind}", [tag, *_digests(dockerfile)])
+    if not place.exists():
+        print(f"building the image shardlog-{kind}:{tag}", file=sys.stderr, flush=True)
+        builds = builder()
+        base = _base(builds)
+        python = builds.said(base, "python3", "-c", "import sys; print(*sys.version_info[:2])")
+        with tempfile.TemporaryDirectory(prefix="shardlog-image-") as temporary:
+            context = Path(temporary)
+            _fill(context, kind, ".".join(python.split()))
+            image = f"docker.io/library/shardlog-{kind}:{tag}"
+            find = "--no-index --find-links=/src/wheels"
+            builds.build(context, dockerfile, image, BASE=base, PIP_ARGS=find, VERSION=tag)
+            _saved(builds, image, place)
+    return place
+
+
+def archive_of_program(name: str, image: str) -> Path:
+    """An image that holds one program of `binaries` and nothing else, under a name of its own."""
+    program = PROGRAMS[name]
+    place = _place(name, [image, program.package, program.version])
+    if not place.exists():
+        builds = builder()
+        with tempfile.TemporaryDirectory(prefix="shardlog-image-") as temporary:
+            context = Path(temporary)
+            shutil.copy2(binary(name), context / name)
+            dockerfile = context / "Dockerfile"
+            dockerfile.write_text(
+                f"FROM scratch\nCOPY {name} /usr/local/bin/{name}\n"
+                f'ENV PATH=/usr/local/bin\nENTRYPOINT ["/usr/local/bin/{name}"]\n'
+            )
+            builds.build(context, dockerfile, image)
+            _saved(builds, image, place)
+    return place
+
+
+def _base(builds: Builder) -> str:
+    """One that was asked for, one that is or can be had, or one that is made."""
+    wanted = os.environ.get(BASE_VARIABLE)
+    if wanted:
+        return wanted
+    if builds.has(BASE) or builds.pull(BASE):
+        return BASE
+    if not builds.has(MADE_BASE):
+        _make_base(builds)
+    return MADE_BASE
+
+
+def _make_base(builds: Builder) -> None:
+    missing = f"images: {BASE} cannot be pulled, and to make a base"
+    if shutil.which("debootstrap") is None:
+        raise CannotBuild(f"{missing} debootstrap is needed: apt-get install debootstrap")
+    if os.geteuid() != 0:
+        raise CannotBuild(f"{missing} one must be root; or set {BASE_VARIABLE}")
+    print(f"making a base image of Debian {DEBIAN} (once)", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="shardlog-base-") as temporary:
+        context = Path(temporary)
+        root = context / "root"
+        packages = "python3,python3-venv"
+        _run("debootstrap", "--variant=minbase", f"--include={packages}", DEBIAN, root)
+        for unused in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
+            shutil.rmtree(root / unused, ignore_errors=True)
+        dockerfile = context / "Dockerfile"
+        dockerfile.write_text('FROM scratch\nCOPY root /\nCMD ["python3"]\n')
+        builds.build(context, dockerfile, MADE_BASE)
+
+
+def _fill(context: Path, kind: str, python: str) -> None:
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            skipped = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, context / name, ignore=skipped)
+        elif source.exists():
+            shutil.copy2(source, context / name)
+    _run(
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
+        *(f"--python-version={python}", "-c", "constraints.txt", "-d", "wheels"),
+        *("hatchling", *_requirements(kind)),
+        directory=context,
+    )
+
+
+def _requirements(kind: str) -> Iterator[str]:
+    """Of the package with the extras of an image, as pyproject.toml says."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    yield from project["dependencies"]
+    for extra in EXTRAS[kind].split(","):
+        for each in project["optional-dependencies"][extra]:
+            if not each.startswith("shardlog["):
+                yield each
+            else:
+                for inner in each[len("shardlog[") : -1].split(","):
+                    yield from project["optional-dependencies"][inner]
+
+
+def _digests(dockerfile: Path) -> Iterator[str]:
+    for path in (dockerfile, *_files(ROOT / name for name in SOURCES)):
+        yield f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def _files(tops: Iterable[Path]) -> Iterator[Path]:
+    for top in tops:
+        if top.is_file():
+            yield top
+        yield from sorted(
+            path for path in top.rglob("*") if path.is_file() and path.suffix != ".pyc"
+        )
+
+
+def _place(name: str, made_from: list[str]) -> Path:
+    digest = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
+    return cache().parent / "images" / f"{name}-{digest}.tar"
+
+
+def _saved(builds: Builder, image: str, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_suffix(".new")
+    builds.save(image, unfinished)
+    unfinished.replace(place)
+
+
+def _ran(*command: str | Path, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
+def _run(*command: str | Path, directory: Path | None = None) -> str:
+    done = _ran(*command, directory=directory)
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise CannotBuild(
+            f"{Path(command[0]).name} {command[1]}: {lines[-1] if lines else 'failed'}"
+        )
+    return done.stdout
+
+
+def main() -> int:
+    from shardlog import __version__
+
+    try:
+        for kind in EXTRAS:
+            print(archive_of(kind, __version__))
+    except CannotBuild as failure:
+        print(f"e2e: {failure}", file=sys.stderr)
+        return 8
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
