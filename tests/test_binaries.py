@@ -74,7 +74,7 @@ def test_an_unknown_program_is_refused(programs: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("binaries: etcdd: not one of kube-apiserver, ")
 
 
-@pytest.mark.parametrize("name", PROGRAMS.keys() - {"pause"})
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"pause"}))
 def test_its_module_names_the_program_and_its_version(name: str):
     program = PROGRAMS[name]
     required = (MODULES / program.module / "go.mod").read_text().split()
