@@ -30,6 +30,7 @@ from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportF
 from shardlog.transport.frame_messages import encode_refused
 from shardlog.transport.frames import (
     FIXED,
+    READ_OWN,
     READ_TAIL,
     READ_VERIFIED,
     Buffer,
@@ -149,7 +150,7 @@ class ClientChannel:
 
     def read(self, flags: int, nonce: int, start: int, entries_max: int, bytes_max: int) -> None:
         limits = self.plane.limits
-        if flags & (READ_TAIL | READ_VERIFIED):
+        if flags & (READ_TAIL | READ_VERIFIED | READ_OWN):
             self._tail(flags, nonce, start, bytes_max)
         elif self.port.reads >= limits.reads_max:
             self.refuse(0, nonce, Overloaded(self.port.reads))
@@ -170,7 +171,8 @@ class ClientChannel:
         self._check_nonce(nonce)
         self.tails.add(nonce)
         most = min(bytes_max or limits.read_bytes_max, limits.read_bytes_max)
-        self.plane.tails.read(self, nonce, start, most, bool(flags & READ_VERIFIED))
+        verified, own = bool(flags & READ_VERIFIED), bool(flags & READ_OWN)
+        self.plane.tails.read(self, nonce, start, most, verified, own)
 
     def awaits(self, nonce: int) -> bool:
         """Whether somebody still waits for this tail."""

@@ -46,13 +46,17 @@ READING_THREADS = 2
 
 @dataclass(slots=True)
 class TailRead:
-    """One that waits for something to be committed at or behind `start`."""
+    """One that waits for something to be committed at or behind `start`.
+
+    `own`: what this replica has, leader or not, as it is, and without waiting.
+    """
 
     channel: ClientChannel
     nonce: int
     start: int
     bytes_max: int
     verified: bool
+    own: bool
     waited_ms: int = 0
 
     def refuse(self, refusal: Refusal) -> None:
@@ -73,9 +77,15 @@ class Tails:
         self._commits: dict[str, int] = {}
 
     def read(
-        self, channel: ClientChannel, nonce: int, start: int, bytes_max: int, verified: bool
+        self,
+        channel: ClientChannel,
+        nonce: int,
+        start: int,
+        bytes_max: int,
+        verified: bool,
+        own: bool = False,
     ) -> None:
-        self._take(TailRead(channel, nonce, start, bytes_max, verified))
+        self._take(TailRead(channel, nonce, start, bytes_max, verified and not own, own))
 
     def _take(self, read: TailRead) -> None:
         shard = read.channel.shard
@@ -83,11 +93,13 @@ class Tails:
         if hosted is None:
             read.refuse(NoReplica(0))
             return
-        refusal = _refusal(hosted, read.start)
+        refusal = _refusal(hosted, read)
         if refusal is not None:
             read.refuse(refusal)
-        elif hosted.replica.commit > read.start:
+        elif _reaches_to(hosted, read) > read.start:
             self._serve(hosted, read)
+        elif read.own:
+            self._nothing(hosted, read)
         else:
             self.waiting.setdefault(shard, []).append(read)
 
@@ -133,9 +145,12 @@ class Tails:
         elif not hosted.quorum_fresh():
             read.refuse(NotReady("the leader has not heard a quorum lately"))
         else:
-            commit = hosted.replica.commit
-            frame = encode_read_result(read.channel.number, read.nonce, commit, 0, [])
-            read.channel.result(read.nonce, frame)
+            self._nothing(hosted, read)
+
+    def _nothing(self, hosted: HostedReplica, read: TailRead) -> None:
+        commit = _reaches_to(hosted, read)
+        frame = encode_read_result(read.channel.number, read.nonce, commit, 0, [])
+        read.channel.result(read.nonce, frame)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)
@@ -176,7 +191,7 @@ class Tails:
             self._answers.give_back(read.bytes_max)
             self.held.append(read)
             return
-        commit = hosted.replica.commit
+        commit = _reaches_to(hosted, read)
 
         def done(found: tuple[Raw, bytes] | None) -> None:
             self._answers.give_back(read.bytes_max)
@@ -212,7 +227,7 @@ class Tails:
             return
         entries: list[Entry] = []
         size = 0
-        for header in replica.log.between(first.base, replica.commit, 64):
+        for header in replica.log.between(first.base, _reaches_to(hosted, read), 64):
             entry = hosted.read(header) if header.kind is not Kind.UNKNOWN else None
             if entry is None:
                 if not entries:
@@ -225,14 +240,16 @@ class Tails:
             entries.append(entry)
         channel = read.channel
         frame = encode_read_result(
-            channel.number, read.nonce, replica.commit, len(entries), join_entries(entries)
+            channel.number, read.nonce, _reaches_to(hosted, read), len(entries),
+            join_entries(entries),
         )
         channel.result(read.nonce, frame)
 
     def _damaged(self, hosted: HostedReplica, read: TailRead, header: Header) -> None:
-        """Told, and repaired."""
+        """Told, and repaired unless it was asked for as it is."""
         read.refuse(CorruptEntry(header.id))
-        hosted.step(ReadFailed(header.base))
+        if not read.own:
+            hosted.step(ReadFailed(header.base))
 
     def _in_thread(
         self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[], None]
@@ -264,9 +281,15 @@ def _not_older(replica: Replica, timestamp_ms: int, start: int) -> int:
     return replica.commit
 
 
-def _refusal(hosted: HostedReplica, start: int) -> Refusal | None:
+def _reaches_to(hosted: HostedReplica, read: TailRead) -> int:
+    """What may be answered: all that is committed, of an own copy what is durable besides."""
     replica = hosted.replica
-    refusal = refusal_to_serve(replica)
-    if refusal is None and start < replica.log.first:
+    return min(replica.commit, replica.durable_end) if read.own else replica.commit
+
+
+def _refusal(hosted: HostedReplica, read: TailRead) -> Refusal | None:
+    replica = hosted.replica
+    refusal = None if read.own else refusal_to_serve(replica)
+    if refusal is None and read.start < replica.log.first:
         return OffsetTrimmed(replica.log.first)
     return refusal

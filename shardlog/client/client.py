@@ -24,6 +24,7 @@ from shardlog.client.links import Links
 from shardlog.client.lookup import Lookup
 from shardlog.client.patience import Deadline
 from shardlog.client.producer import Producer
+from shardlog.client.raw import NodeRoute, RawReader
 from shardlog.client.reading import EntryStream
 from shardlog.client.records import Record, Start
 from shardlog.client.route import Route
@@ -53,6 +54,7 @@ class Client:
         self._directory = directory or directory_of(url, limits.directory_ms, tls)
         self._links = Links(name or f"client-{os.getpid()}", limits, tls, tls_name)
         self._routes: dict[str, Route] = {}
+        self._node_routes: dict[tuple[str, str], Route] = {}
         self._producers: set[Producer] = set()
         self._streams: set[EntryStream] = set()
         self._nonces = count(1)
@@ -87,7 +89,7 @@ class Client:
         found = await asyncio.gather(*closing, return_exceptions=True)
         for stream in list(self._streams):
             await stream.aclose()
-        for route in self._routes.values():
+        for route in (*self._routes.values(), *self._node_routes.values()):
             await route.close()
         await self._links.close()
         await self._directory.close()
@@ -196,6 +198,20 @@ class Client:
     async def end(self, shard: str, *, deadline_ms: int | None = None) -> int:
         """The offset behind all that is committed, as a quorum confirms it now."""
         return await Lookup(self._exchange(shard)).end(self._deadline(deadline_ms))
+
+    def raw(
+        self, shard: str, *, node: str | None = None, deadline_ms: int | None = None
+    ) -> RawReader:
+        """Entries as they stand in the log, of the leader or in one node's own copy."""
+        exchange = self._exchange(shard)
+        if node is not None:
+            route = self._node_routes.get((shard, node))
+            if route is None:
+                route = NodeRoute(shard, self._directory, self._links, self.limits, node)
+                self._node_routes[shard, node] = route
+            exchange = Exchange(route, self._nonces, self._random)
+        ms = self.limits.deadline_ms if deadline_ms is None else deadline_ms
+        return RawReader(exchange, ms, own=node is not None)
 
     # --- parts -----------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def failure_of(shard: str, refusal: Refusal) -> ClientFailure:
     if isinstance(refusal, _LATER):
         return Busy(f"the leader of {shard!r} is busy: {refusal}")
     if isinstance(refusal, refusals.CorruptEntry):
-        return Repairing(f"{shard!r} is being repaired at {refusal.entry}")
+        return Repairing(shard, *refusal.entry)
     if isinstance(refusal, refusals.OffsetTrimmed):
         return OffsetTrimmed(shard, refusal.first)
     return Refused(shard, refusal)

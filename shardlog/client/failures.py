@@ -199,3 +199,7 @@ class Busy(Unavailable):
 
 class Repairing(Unavailable):
     """An entry is bad at the leader; it has asked the others for theirs."""
+
+    def __init__(self, shard: str, epoch: int, offset: int) -> None:
+        super().__init__(f"{shard!r} is being repaired at ({epoch},{offset})")
+        self.offset = offset

@@ -34,18 +34,22 @@ class Continuity:
     """Where the reader stands: `next` is the first offset that has not been taken yet.
 
     `next` may lie within an entry, when reading starts.  `parent` is the checksum of the last entry
-    taken; None at the start, where every one will do.
+    taken; None at the start, where every one will do, unless it is known.
     """
 
     __slots__ = ("next", "parent", "started")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, parent: int | None = None) -> None:
         self.next = start
-        self.parent: int | None = None
-        self.started = False
+        self.parent = parent
+        self.started = parent is not None
 
     def take(self, raw: memoryview, count: int) -> list[Fetched]:
         """The entries with records, up to the first bad one; a `Mismatch` if that comes first."""
+        return [each for each in self.take_all(raw, count) if each.header.kind is Kind.DATA]
+
+    def take_all(self, raw: memoryview, count: int) -> list[Fetched]:
+        """As `take`, with control entries."""
         try:
             found = split_entries(raw)
         except MalformedFrame as failure:
@@ -61,8 +65,7 @@ class Continuity:
                     raise
                 break
             self.next, self.parent, self.started = header.end, header.checksum, True
-            if header.kind is Kind.DATA:
-                taken.append(Fetched(header, body))
+            taken.append(Fetched(header, body))
         return taken
 
     def _check(self, header: Header, body: memoryview) -> None:

@@ -71,6 +71,8 @@ READ_TAIL = 0x02
 
 The answer is raw: it holds control entries too, and begins with the entry that holds `start`.
 """
+READ_OWN = 0x04
+"""Flag of READ: this replica's own copy, whether it leads or not; raw, without waiting or repair."""
 HEARTBEAT_QUORUM_FRESH = 0x01
 """Flag of HEARTBEAT: the sender has lately heard a replication quorum."""
 
@@ -116,7 +118,7 @@ OPEN_ENDED = frozenset(
 )
 
 FLAGS: dict[FrameType, int] = {
-    FrameType.READ: READ_VERIFIED | READ_TAIL,
+    FrameType.READ: READ_VERIFIED | READ_TAIL | READ_OWN,
     FrameType.HEARTBEAT: HEARTBEAT_QUORUM_FRESH,
 }
 """The flags that a type knows; any other bit must be 0."""
@@ -306,9 +308,11 @@ def encode_read(
     *,
     verified: bool = False,
     tail: bool = False,
+    own: bool = False,
 ) -> list[Buffer]:
     """`bytes_max` bounds the answer's entries; 0 leaves that to the node."""
     flags = (READ_VERIFIED if verified else 0) | (READ_TAIL if tail else 0)
+    flags |= READ_OWN if own else 0
     return [_READ(24, 20, flags, channel, nonce, start, entries_max, bytes_max)]
 
 

@@ -1,0 +1,211 @@
+"""Where snapshots are kept: objects below a URL, through obstore.
+
+Every failure of the library becomes one of ours here, and nowhere else.  A put is whole or not
+there at all.  On a file system it is also durable when it returns: the library renames without a
+sync, and a manifest must never outlive the segments that it names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from shardlog.checksum import Buffer
+from shardlog.snapshots.failures import (
+    BadDestination,
+    DestinationRefused,
+    DestinationUnavailable,
+    ObjectExists,
+    ObjectMissing,
+    SnapshotFailure,
+)
+
+RETRIES_MAX = 5
+RETRY_TIMEOUT_S = 30
+REQUEST_TIMEOUT_S = 60
+PART_BYTES = 8 << 20
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_STATUS = re.compile(r"status code: (\d+)")
+_REFUSED_STATUS = {"400", "401", "403", "404"}
+_IN_THE_WAY = (NotADirectoryError, IsADirectoryError, PermissionError, FileExistsError)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object in a listing; `modified` is by the clock of whoever keeps it."""
+
+    name: str
+    size: int
+    modified: datetime
+
+
+class Destination:
+    """Objects below `url`; their names are parts with slashes between them."""
+
+    def __init__(self, url: str, *, make: bool = False) -> None:
+        self.url = url.rstrip("/")
+        self._directory = _local_directory(url)
+        if self._directory is not None and make:
+            with self._translated(""):
+                self._directory.mkdir(parents=True, exist_ok=True)
+        self._store = self._opened()
+
+    def _opened(self) -> Any:
+        try:
+            import obstore.store
+        except ImportError as failure:
+            missing = "snapshots need: pip install 'shardlog[snapshot]'"
+            raise BadDestination(missing) from failure
+        if "://" not in self.url:
+            raise BadDestination(f"{self.url!r} is no URL: file:///DIRECTORY, s3://BUCKET/PREFIX")
+        if self._directory is not None:
+            if not self._directory.is_dir():
+                raise DestinationRefused(f"{self.url}: there is no such directory")
+            with self._translated(""):
+                return obstore.store.LocalStore(self._directory)
+        try:
+            return obstore.store.from_url(
+                self.url,
+                client_options={"timeout": timedelta(seconds=REQUEST_TIMEOUT_S)},
+                retry_config={
+                    "max_retries": RETRIES_MAX,
+                    "retry_timeout": timedelta(seconds=RETRY_TIMEOUT_S),
+                },
+            )
+        except (obstore.exceptions.BaseError, ValueError, TypeError) as failure:
+            raise BadDestination(f"{self.url}: {_first_line(failure)}") from failure
+
+    # --- objects ---------------------------------------------------------------------------------
+
+    def put(self, name: str, data: Buffer, *, new: bool = False) -> None:
+        """`new`: `ObjectExists` if there is one, where the store can tell."""
+        import obstore
+
+        with self._translated(name):
+            obstore.put(self._store, name, data, mode="create" if new else None,
+                        chunk_size=PART_BYTES)  # fmt: skip
+            if self._directory is not None:
+                _sync_with_parents(self._directory / name, self._directory)
+
+    def get(self, name: str) -> bytes:
+        import obstore
+
+        with self._translated(name):
+            return bytes(obstore.get(self._store, name).bytes())
+
+    def get_range(self, name: str, start: int, end: int) -> memoryview:
+        """What there is of it: fewer bytes if the object is shorter."""
+        import obstore
+
+        with self._translated(name):
+            return memoryview(obstore.get_range(self._store, name, start=start, end=end))
+
+    def size(self, name: str) -> int:
+        import obstore
+
+        with self._translated(name):
+            return int(obstore.head(self._store, name)["size"])
+
+    def list(self, prefix: str) -> list[Found]:
+        import obstore
+
+        with self._translated(prefix):
+            batches = obstore.list(self._store, prefix)
+            return sorted(
+                (
+                    Found(each["path"], each["size"], each["last_modified"])
+                    for batch in batches
+                    for each in batch
+                ),
+                key=lambda found: found.name,
+            )
+
+    def delete(self, name: str) -> None:
+        """None is an error if it is gone already."""
+        import obstore
+
+        try:
+            with self._translated(name):
+                obstore.delete(self._store, name)
+        except ObjectMissing:
+            return
+
+    # --- failures --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _translated(self, name: str) -> Iterator[None]:
+        from obstore import exceptions
+
+        where = f"{self.url}/{name}" if name else self.url
+        try:
+            yield
+        except exceptions.AlreadyExistsError as failure:
+            raise ObjectExists(f"{where} exists") from failure
+        except FileNotFoundError as failure:
+            raise self._missing(where, failure) from failure
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as failure:
+            raise DestinationRefused(f"{where}: {_reason(failure)}") from failure
+        except _IN_THE_WAY as failure:
+            raise DestinationRefused(f"{where}: {failure.strerror or failure}") from failure
+        except (exceptions.BaseError, OSError, ValueError) as failure:
+            kind: type[SnapshotFailure] = DestinationUnavailable
+            status = _STATUS.search(str(failure))
+            if status is not None and status[1] in _REFUSED_STATUS:
+                kind = DestinationRefused
+            raise kind(f"{where}: {_reason(failure)}") from failure
+
+    def _missing(self, where: str, failure: Exception) -> SnapshotFailure:
+        code = _CODE.search(str(failure))
+        if code is not None and code[1] != "NoSuchKey":
+            return DestinationRefused(f"{where}: {_reason(failure)}")
+        return ObjectMissing(f"{where} is missing")
+
+
+def _local_directory(url: str) -> Path | None:
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return None
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise BadDestination(f"{url}: a directory is named as file:///DIRECTORY")
+    return Path(unquote(parts.path))
+
+
+def _reason(failure: Exception) -> str:
+    """What a person can do something about, out of what the library says."""
+    said = str(failure)
+    code, status = _CODE.search(said), _STATUS.search(said)
+    if code is not None:
+        return f"{code[1]} (status {status[1]})" if status else code[1]
+    if status is not None:
+        return f"status {status[1]}"
+    return _first_line(failure)
+
+
+def _first_line(failure: Exception) -> str:
+    lines = str(failure).splitlines()
+    return lines[0].strip() if lines else type(failure).__name__
+
+
+def _sync_with_parents(path: Path, top: Path) -> None:
+    _sync(path)
+    parent = path.parent
+    while True:
+        _sync(parent)
+        if parent == top:
+            return
+        parent = parent.parent
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
