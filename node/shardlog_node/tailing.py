@@ -240,7 +240,10 @@ class Tails:
             entries.append(entry)
         channel = read.channel
         frame = encode_read_result(
-            channel.number, read.nonce, _reaches_to(hosted, read), len(entries),
+            channel.number,
+            read.nonce,
+            _reaches_to(hosted, read),
+            len(entries),
             join_entries(entries),
         )
         channel.result(read.nonce, frame)

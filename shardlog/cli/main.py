@@ -17,8 +17,8 @@ from shardlog.cli import exit_codes
 from shardlog.cli.failures import CommandFailed
 
 COMMAND_GROUPS = (
-    "demo", "local", "shard", "append", "read", "tail", "ops", "status", "storage", "sim", "bench",
-    "completion",
+    "demo", "local", "shard", "append", "read", "tail", "snapshot", "ops", "status", "storage",
+    "sim", "bench", "completion",
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from shardlog.client.failures import ClientFailure, Closed, InvalidArgument
 from shardlog.client.limits import LIMITS, REQUESTS_MAX, ClientLimits
 from shardlog.client.links import Links
 from shardlog.client.lookup import Lookup
+from shardlog.client.numbered import NumberedProducer
 from shardlog.client.patience import Deadline
 from shardlog.client.producer import Producer
 from shardlog.client.raw import NodeRoute, RawReader
@@ -29,7 +30,10 @@ from shardlog.client.reading import EntryStream
 from shardlog.client.records import Record, Start
 from shardlog.client.route import Route
 from shardlog.transport.compression import Compression
+from shardlog.transport.frames import FIXED, FrameType, encode_register
 from shardlog.transport.handshake import NAME_BYTES_MAX
+
+_REGISTERED = FIXED[FrameType.REGISTERED]
 
 
 class Client:
@@ -127,6 +131,21 @@ class Client:
         )
         self._producers.add(made)
         return made
+
+    async def register(self, shard: str, *, deadline_ms: int | None = None) -> int:
+        """Open a session for `numbered`; its name is the offset of the entry that opened it."""
+        what = f"opening a session of {shard!r}"
+        exchange = self._exchange(shard)
+        frame = await exchange.ask(what, encode_register, self._deadline(deadline_ms))
+        session: int = _REGISTERED.unpack(frame.payload)[1]
+        return session
+
+    def numbered(
+        self, shard: str, session: int, last: int = 0, *, deadline_ms: int | None = None
+    ) -> NumberedProducer:
+        """Something that goes on with a session after its request `last`."""
+        ms = self.limits.deadline_ms if deadline_ms is None else deadline_ms
+        return NumberedProducer(self._exchange(shard), session, last, ms)
 
     # --- reading ---------------------------------------------------------------------------------
 

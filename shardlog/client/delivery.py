@@ -55,9 +55,12 @@ class Delivery:
         requests_max: int,
         deadline_ms: int,
         on_settled: Callable[[Request, ClientFailure | None], None],
+        resumed: tuple[int, int] | None = None,
     ) -> None:
+        """`resumed` is a session that is there, and its last request: it is never given up."""
         self.session = 0
         """0 until it is registered."""
+        self._resumed = resumed is not None
         self._over = False  # the session takes no more requests, and waits for its last answers
         self._exchange = exchange
         self._route = exchange.route
@@ -67,6 +70,9 @@ class Delivery:
         self._on_settled = on_settled
         self._queue: deque[Request] = deque()
         self._window = Window(requests_max)
+        if resumed is not None:
+            self.session, last = resumed
+            self._window.start_after(last)
         self._channel: Channel | None = None  # where requests go now
         self._bound: tuple[Channel, int] | None = None  # where answers may come from, and for whom
         self._in_step = False  # what counts as sent in the window was sent there
@@ -153,6 +159,8 @@ class Delivery:
                 self._window.admit(request)
                 return self._window.to_send()
             self._fail(request, RecordTooLarge(size, bytes_max))
+            if self._resumed:  # the next must not get its number
+                self._fail_all(RecordTooLarge(size, bytes_max))
         return None
 
     # --- what the link says ----------------------------------------------------------------------
@@ -215,6 +223,10 @@ class Delivery:
         Who is told that a request failed may put the next one at once: by then the session takes
         no more, and what goes on stands before it.
         """
+        if self._resumed:
+            self._fail_all(failure or SessionEvicted(self._shard, self.session))
+            self._break(None)
+            return
         taken = self._window.cut(number)
         certain = all(request.sends <= 1 for request in taken)
         self._over = True
@@ -339,6 +351,11 @@ class Delivery:
 
     def _expire(self) -> None:
         now = self._loop.time()
+        if self._resumed:
+            if any(each.expires_at <= now for each in self.unsettled):
+                self._fail_all(self._expired(fate_unknown=True))
+                self._break(None)
+            return
         while self._queue and self._queue[0].expires_at <= now:
             self._fail(self._queue.popleft(), self._expired(fate_unknown=False))
         for request in self._window.unsettled:

@@ -32,6 +32,11 @@ class Window:
         """Those whose callers still wait."""
         return [request for request in self.requests if not request.settled]
 
+    def start_after(self, last: int) -> None:
+        """The session has requests up to this one already."""
+        assert not self.requests, "requests have numbers already"
+        self._last = last
+
     def admit(self, request: Request) -> None:
         """Give it the session's next number."""
         assert self.has_room, "more requests are unanswered than may be"

@@ -203,8 +203,7 @@ class _Creation:
                 gathering.add(header, raw)
                 self._progress.read_bytes += len(raw)
                 if gathering.end == cut or (
-                    (cut is None or gathering.end > cut)
-                    and len(gathering) >= self._segment_bytes
+                    (cut is None or gathering.end > cut) and len(gathering) >= self._segment_bytes
                 ):
                     await self._finish(gathering)
                     gathering = None

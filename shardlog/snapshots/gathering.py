@@ -6,8 +6,8 @@ entries say decides what stands in it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
 
 from shardlog.checksum import Buffer
 from shardlog.protocol.entry import Header, Kind
@@ -22,14 +22,16 @@ from shardlog.snapshots.segment_bytes import (
     pack_head,
     pack_tail,
 )
-from shardlog.transport.batch import HAS_TIMESTAMPS, HEAD as BATCH_HEAD, PREFIX
+from shardlog.transport.batch import HAS_TIMESTAMPS, PREFIX
+from shardlog.transport.batch import HEAD as BATCH_HEAD
 
 SEGMENT_BYTES = 32 << 20
 BLOCK_BYTES = 1 << 20
 _DATA = Kind.DATA
 
 
-class Made(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Made:
     """A whole segment; `digest` is the SHA-256 of its bytes."""
 
     data: bytearray
@@ -77,6 +79,7 @@ class Gathering:
             kind, flags = _looked_into(raw)
             self._compressions |= 1 << kind
             block.records += header.count
+            block.batches += 1
         elif header.kind is Kind.REGISTER:
             self._sessions[header.base] = Writer(header.base, 0, header.base)
         block.note(header.timestamp_ms, flags)
@@ -104,15 +107,15 @@ class Gathering:
 class _Open:
     """A block that is being filled."""
 
-    __slots__ = ("base", "earliest_ms", "entries", "flags", "latest_ms", "parent", "position",
-                 "records")  # fmt: skip
+    __slots__ = ("base", "batches", "earliest_ms", "entries", "flags", "latest_ms", "parent",
+                 "position", "records")  # fmt: skip
 
     def __init__(self, base: int, position: int, parent: int) -> None:
         self.base = base
         self.position = position
         self.parent = parent
         self.earliest_ms = self.latest_ms = -1
-        self.entries = self.flags = self.records = 0
+        self.entries = self.batches = self.flags = self.records = 0
 
     def note(self, timestamp_ms: int, flags: int) -> None:
         self.entries += 1
@@ -124,7 +127,7 @@ class _Open:
     def closed(self, end: int) -> Block:
         return Block(
             self.base, self.position, end - self.position, self.parent, self.earliest_ms,
-            self.latest_ms, self.entries, self.flags, self.records,
+            self.latest_ms, self.records, self.entries, self.batches, self.flags,
         )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class SegmentInfo:
     parent: int
     head: int
     entries: int
+    batches: int
     records: int
     earliest_ms: int
     latest_ms: int
@@ -50,8 +51,8 @@ class SegmentInfo:
     def of(cls, name: str, size: int, digest: str, index: Index) -> SegmentInfo:
         return cls(
             name, index.base, index.end, size, digest, index.parent, index.head, index.entries,
-            index.records, index.earliest_ms, index.latest_ms, bool(index.flags & OWN_TIMES),
-            index.compressions, index.spans, index.tail_bytes,
+            index.batches, index.records, index.earliest_ms, index.latest_ms,
+            bool(index.flags & OWN_TIMES), index.compressions, index.spans, index.tail_bytes,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -64,6 +65,7 @@ class SegmentInfo:
             "parent": f"{self.parent:016x}",
             "head": f"{self.head:016x}",
             "entries": self.entries,
+            "batches": self.batches,
             "records": self.records,
             "earliest_ms": self.earliest_ms,
             "latest_ms": self.latest_ms,
@@ -81,8 +83,9 @@ class SegmentInfo:
         return cls(
             _text(found["name"]), _number(found["first"]), _number(found["end"]),
             _number(found["bytes"]), _text(found["sha256"]), int(found["parent"], 16),
-            int(found["head"], 16), _number(found["entries"]), _number(found["records"]),
-            _number(found["earliest_ms"]), _number(found["latest_ms"]), bool(found["own_times"]),
+            int(found["head"], 16), _number(found["entries"]), _number(found["batches"]),
+            _number(found["records"]), _number(found["earliest_ms"]), _number(found["latest_ms"]),
+            bool(found["own_times"]),
             sum(1 << kind for kind in kinds), _spans(found["epochs"]),
             _number(found["index_bytes"]),
         )  # fmt: skip

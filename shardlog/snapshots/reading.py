@@ -101,9 +101,7 @@ def block_entries(
     try:
         found = at.take_all(data, block.entries)
     except Mismatch as mismatch:
-        raise Damaged(
-            archive.segment_url(info.name), str(mismatch), mismatch.offset
-        ) from mismatch
+        raise Damaged(archive.segment_url(info.name), str(mismatch), mismatch.offset) from mismatch
     if len(found) != block.entries:
         raise Damaged(archive.segment_url(info.name), "an entry is damaged", at.next)
     return found

@@ -23,9 +23,7 @@ class Known:
 
     def __init__(self, archive: Archive, manifests: Sequence[Manifest]) -> None:
         self._archive = archive
-        self._described = {
-            segment.name: segment for each in manifests for segment in each.segments
-        }
+        self._described = {segment.name: segment for each in manifests for segment in each.segments}
         self.pieces: dict[str, Piece] = {}
         self._by_base: defaultdict[int, list[Piece]] = defaultdict(list)
         for piece in archive.pieces():
@@ -35,9 +33,7 @@ class Known:
     def chain(self, first: int, end: int) -> list[SegmentInfo]:
         """From the one that holds `first`, as far as they follow each other up to `end`."""
         found: list[SegmentInfo] = []
-        fits = [
-            piece for piece in self.pieces.values() if piece.base <= first < piece.end <= end
-        ]
+        fits = [piece for piece in self.pieces.values() if piece.base <= first < piece.end <= end]
         while (chosen := self._chosen(fits, found[-1] if found else None)) is not None:
             found.append(chosen)
             fits = [piece for piece in self._by_base[chosen.end] if piece.end <= end]

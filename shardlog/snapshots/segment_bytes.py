@@ -21,7 +21,7 @@ HEAD_MAGIC = b"SHLGSNAP"
 FOOT_MAGIC = b"SHLGFOOT"
 VERSION = 1
 HEAD = struct.Struct("<8sIIQQ")
-BLOCK = struct.Struct("<QQQQQQIIQ")
+BLOCK = struct.Struct("<QQQQQQQIII4x")
 SPAN = struct.Struct("<QQ")
 SESSION = struct.Struct("<QQQ")
 FOOT = struct.Struct("<QQQQIIIII4s8s")
@@ -34,7 +34,8 @@ OWN_TIMES = 1
 class Block(NamedTuple):
     """Whole entries, one behind the other, that are read at once.
 
-    `parent` is the checksum of the entry before; times are those of entries.
+    `parent` is the checksum of the entry before; times are those of entries; `batches` are the
+    entries with records.
     """
 
     base: int
@@ -43,9 +44,10 @@ class Block(NamedTuple):
     parent: int
     earliest_ms: int
     latest_ms: int
-    entries: int
-    flags: int
     records: int
+    entries: int
+    batches: int
+    flags: int
 
 
 class Span(NamedTuple):
@@ -84,6 +86,10 @@ class Index(NamedTuple):
     @property
     def latest_ms(self) -> int:
         return max(block.latest_ms for block in self.blocks)
+
+    @property
+    def batches(self) -> int:
+        return sum(block.batches for block in self.blocks)
 
     @property
     def flags(self) -> int:
@@ -135,9 +141,7 @@ def tail_bytes(name: str, foot: bytes | memoryview) -> int:
     if fields[10] != FOOT_MAGIC:
         raise Damaged(name, "it does not end as a segment does")
     _, _, _, _, blocks, spans, sessions, *_ = fields
-    return int(
-        BLOCK.size * blocks + SPAN.size * spans + SESSION.size * sessions + FOOT.size
-    )
+    return int(BLOCK.size * blocks + SPAN.size * spans + SESSION.size * sessions + FOOT.size)
 
 
 def unpack_head(name: str, data: bytes | memoryview) -> tuple[int, int]:
@@ -152,15 +156,13 @@ def unpack_head(name: str, data: bytes | memoryview) -> tuple[int, int]:
     return base, parent
 
 
-def unpack_index(
-    name: str, head: bytes | memoryview, tail: bytes | memoryview, size: int
-) -> Index:
+def unpack_index(name: str, head: bytes | memoryview, tail: bytes | memoryview, size: int) -> Index:
     """`tail` is all that follows the entries, in a file of `size` bytes."""
     base, parent = unpack_head(name, head)
     if len(tail) < FOOT.size or tail_bytes(name, tail) != len(tail):
         raise Damaged(name, "its index does not fit")
     tables = bytes(tail[: -FOOT.size])
-    end, last, entries, records, blocks, spans, sessions, packed, checksum, *_ = FOOT.unpack(
+    end, last, entries, records, blocks, spans, _, packed, checksum, *_ = FOOT.unpack(
         tail[-FOOT.size :]
     )
     at = BLOCK.size * blocks

@@ -36,8 +36,8 @@ def verify_segment(archive: Archive, info: SegmentInfo) -> None:
     try:
         _verify_entries(archive, info, data)
     except Damaged as failure:
-        raise failure if failure.offset is not None else Damaged(
-            url, failure.reason, info.base
+        raise (
+            failure if failure.offset is not None else Damaged(url, failure.reason, info.base)
         ) from failure
     if not sound:
         raise Damaged(url, "its SHA-256 is another", info.base)

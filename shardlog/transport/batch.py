@@ -343,6 +343,29 @@ class Batch:
         return _unpack_headers(self._headers.at(index)) if self._headers is not None else ()
 
 
+def with_timestamps(body: Buffer, timestamp_ms: int) -> bytes:
+    """The same records; those without a time of their own have this one."""
+    content = plain_content(body)
+    if len(content) < HEAD.size:
+        raise MalformedBatch(f"a batch of {len(content)} bytes")
+    count, flags, _ = HEAD.unpack_from(content)
+    if flags & HAS_TIMESTAMPS:
+        return bytes(body)
+    head = HEAD.pack(count, flags | HAS_TIMESTAMPS, timestamp_ms)
+    patched = head + bytes(content[HEAD.size :])
+    compression = Compression(body[0])
+    if compression is not Compression.NONE:
+        packed = compress(compression, patched)
+        if len(packed) < len(patched):
+            return PREFIX.pack(compression, BATCH_VERSION, 0, len(patched)) + packed
+    return PREFIX.pack(Compression.NONE, BATCH_VERSION, 0, len(patched)) + patched
+
+
+def plain_content(body: Buffer, plain_bytes_max: int = PLAIN_BYTES_MAX) -> memoryview:
+    """What is behind the prefix, not compressed, and not looked into."""
+    return _plain(body, plain_bytes_max)
+
+
 def _plain(body: Buffer, plain_bytes_max: int) -> memoryview:
     if len(body) < PREFIX.size:
         raise MalformedBatch(f"a body of {len(body)} bytes")

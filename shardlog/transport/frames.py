@@ -72,7 +72,7 @@ READ_TAIL = 0x02
 The answer is raw: it holds control entries too, and begins with the entry that holds `start`.
 """
 READ_OWN = 0x04
-"""Flag of READ: this replica's own copy, whether it leads or not; raw, without waiting or repair."""
+"""Flag of READ: this replica's own copy, whether it leads or not; raw, at once, not repaired."""
 HEARTBEAT_QUORUM_FRESH = 0x01
 """Flag of HEARTBEAT: the sender has lately heard a replication quorum."""
 

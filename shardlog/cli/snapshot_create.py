@@ -1,0 +1,122 @@
+"""`shardlog snapshot create`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from shardlog.cli.client import client_options, shard_argument
+from shardlog.cli.cluster import complete_node
+from shardlog.cli.output import Json, is_for_programs, output_option, print_table, print_value
+from shardlog.cli.snapshot_place import archive_of, bar, snapshot_failures, url_argument
+
+if TYPE_CHECKING:
+    from shardlog.snapshots.archive import Archive
+    from shardlog.snapshots.collecting import Collected
+    from shardlog.snapshots.creating import Progress
+    from shardlog.snapshots.manifest import Manifest
+
+COLUMNS = "id first> end> records> bytes> written> reused> seconds>"
+
+
+@click.command()
+@shard_argument
+@url_argument
+@click.option("--node", shell_complete=complete_node, metavar="NAME",
+              help="What this node has, leader or not, every byte of it read.")  # fmt: skip
+@click.option("--end", type=click.IntRange(min=0), metavar="OFFSET", help="Only what is below it, "
+              "to the end of its batch.  [default: all that is committed]")  # fmt: skip
+@click.option("--keep", type=click.IntRange(min=1), metavar="N", help="Delete all older ones but "
+              "the last N, this one included.")  # fmt: skip
+@click.option("--segment-bytes", type=click.IntRange(64 << 10, 1 << 30), default=32 << 20,
+              show_default=True, help="How long a new segment becomes.")  # fmt: skip
+@output_option
+@client_options
+def create(
+    shard: str,
+    place: str,
+    node: str | None,
+    end: int | None,
+    keep: int | None,
+    segment_bytes: int,
+    output: str,
+    url: str,
+    timeout_ms: int,
+) -> None:
+    """Take a snapshot of SHARD at URL, while everybody goes on.
+
+    All that is committed when it begins is in it, and nothing else. What earlier snapshots at the
+    same URL hold is neither read nor written again. If it is interrupted there is no snapshot, and
+    the next one goes on with what was written.
+    """
+    from shardlog.snapshots.creating import Progress
+
+    begun = time.monotonic()
+    with snapshot_failures():
+        archive = archive_of(shard, place, make=True)
+        progress = Progress()
+        with bar(f"snapshot of {shard}", is_bytes=False) as show:
+            progress.on_change = lambda it: show(it.at - it.first, it.end - it.first)
+            manifest = asyncio.run(
+                _created(archive, node, end, segment_bytes, url, timeout_ms, progress)
+            )
+        collected = None if keep is None else _kept(archive, keep)
+    _print(manifest, progress, collected, time.monotonic() - begun, output)
+
+
+async def _created(
+    archive: Archive,
+    node: str | None,
+    end: int | None,
+    segment_bytes: int,
+    url: str,
+    timeout_ms: int,
+    progress: Progress,
+) -> Manifest:
+    from shardlog.client import Client, ClientLimits
+    from shardlog.snapshots.creating import create as created
+
+    async with Client(url, limits=ClientLimits(deadline_ms=timeout_ms)) as client:
+        return await created(
+            client, archive, node=node, end=end, segment_bytes=segment_bytes, progress=progress
+        )
+
+
+def _kept(archive: Archive, keep: int) -> Collected:
+    from shardlog.snapshots.collecting import delete, surplus
+
+    return delete(archive, surplus(archive.manifests(), keep))
+
+
+def _print(
+    manifest: Manifest, progress: Progress, collected: Collected | None, seconds: float, output: str
+) -> None:
+    found: Json = {
+        "id": manifest.id,
+        "shard": manifest.shard,
+        "node": manifest.node,
+        "first": manifest.first,
+        "end": manifest.end,
+        "records": manifest.records,
+        "bytes": manifest.size,
+        "written_bytes": progress.written_bytes,
+        "written_segments": progress.written_segments,
+        "reused_bytes": progress.reused_bytes,
+        "reused_segments": progress.reused_segments,
+        "seconds": round(seconds, 3),
+        "deleted": list(collected.snapshots) if collected else [],
+        "collected_segments": collected.segments if collected else 0,
+        "not_collected": collected.why_not if collected else None,
+    }
+    if is_for_programs(output):
+        print_value(found, output)
+        return
+    print_table(COLUMNS, [(
+        manifest.id, manifest.first, manifest.end, manifest.records, manifest.size,
+        progress.written_bytes, progress.reused_bytes, f"{seconds:.1f}",
+    )])  # fmt: skip
+    if collected is not None and collected.why_not is not None:
+        click.echo(f"segments were not collected: {collected.why_not}", err=True)

@@ -1,0 +1,64 @@
+"""`shardlog snapshot delete`."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from shardlog.cli.client import shard_argument
+from shardlog.cli.failures import BadUsage
+from shardlog.cli.output import Json, is_for_programs, output_option, print_value
+from shardlog.cli.snapshot_place import archive_of, snapshot_failures, url_argument
+
+
+@click.command()
+@shard_argument
+@url_argument
+@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N",
+              help="All but the last N, counted for each --node apart.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+def delete(
+    shard: str, place: str, ids: tuple[str, ...], keep: int | None, yes: bool, output: str
+) -> None:
+    """Delete snapshots of SHARD at URL, and segments that no other snapshot names.
+
+    While a snapshot is being created no segments are collected; the next `delete` does it.
+    """
+    if bool(ids) == (keep is not None):
+        raise BadUsage("either IDs or --keep N say which snapshots are meant")
+    with snapshot_failures():
+        from shardlog.snapshots.collecting import delete as deleted
+        from shardlog.snapshots.collecting import surplus
+
+        archive = archive_of(shard, place)
+        if keep is not None:
+            ids = tuple(surplus(archive.manifests(), keep))
+        else:
+            _require_there(shard, ids, archive.ids())
+        if ids and not yes:
+            click.confirm(f"Delete {len(ids)} snapshots of {shard}?", abort=True, err=True)
+        collected = deleted(archive, ids)
+    found: Json = {
+        "deleted": list(collected.snapshots),
+        "collected_segments": collected.segments,
+        "collected_bytes": collected.size,
+        "not_collected": collected.why_not,
+    }
+    if is_for_programs(output):
+        print_value(found, output)
+        return
+    click.echo(
+        f"{len(collected.snapshots)} snapshots deleted, {collected.segments} segments of "
+        f"{collected.size:,} bytes collected"
+    )
+    if collected.why_not is not None:
+        click.echo(f"segments were left: {collected.why_not}", err=True)
+
+
+def _require_there(shard: str, ids: tuple[str, ...], there: list[str]) -> None:
+    from shardlog.snapshots.failures import NoSuchSnapshot
+
+    for each in ids:
+        if each not in there:
+            raise NoSuchSnapshot(f"there is no snapshot {each} of {shard}")
