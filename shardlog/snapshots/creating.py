@@ -137,7 +137,9 @@ class _Creation:
                 f"offset {end} is out of range: {self._archive.shard!r} has [{first}, {commit})"
             )
         self._manifests = await asyncio.to_thread(self._archive.manifests)
-        self._known = await asyncio.to_thread(Known, self._archive, self._manifests)
+        self._known = await asyncio.to_thread(
+            Known, self._archive, self._manifests, self._segment_bytes
+        )
         if not self._own and end > first:
             await self._reuse(first, end)
         progress = self._progress

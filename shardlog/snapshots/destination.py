@@ -33,6 +33,7 @@ PART_BYTES = 8 << 20
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d+)")
 _NOT_PARTIAL = "non-partial response"
+_BEYOND_THE_END = ("Requested range was invalid", "status 416")
 _REFUSED_STATUS = {"400", "401", "403", "404"}
 _IN_THE_WAY = (NotADirectoryError, IsADirectoryError, PermissionError, FileExistsError)
 
@@ -115,6 +116,8 @@ class Destination:
                     found = obstore.get_range(self._store, name, start=start, end=end)
                 return memoryview(found)
             except DestinationUnavailable as failure:
+                if any(each in str(failure) for each in _BEYOND_THE_END):
+                    return memoryview(b"")
                 if _NOT_PARTIAL not in str(failure):
                     raise
                 self._whole_only = True

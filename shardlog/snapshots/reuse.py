@@ -4,6 +4,7 @@ They follow each other by offsets and by checksums: each begins with an entry th
 one of the segment before as its parent.  So if the last of such a chain is an entry of the log, all
 before it are.  Of several that begin alike the longest is taken; a short one at the end is read
 again together with what follows it, lest many small snapshots leave many small segments.
+What is short goes by how long a segment shall become.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ SHORT_BYTES = 1 << 20
 class Known:
     """The segments at a destination, by where they begin."""
 
-    def __init__(self, archive: Archive, manifests: Sequence[Manifest]) -> None:
+    def __init__(self, archive: Archive, manifests: Sequence[Manifest], segment_bytes: int) -> None:
         self._archive = archive
+        self._short_bytes = min(SHORT_BYTES, segment_bytes)
         self._described = {segment.name: segment for each in manifests for segment in each.segments}
         self.pieces: dict[str, Piece] = {}
         self._by_base: defaultdict[int, list[Piece]] = defaultdict(list)
@@ -37,7 +39,7 @@ class Known:
         while (chosen := self._chosen(fits, found[-1] if found else None)) is not None:
             found.append(chosen)
             fits = [piece for piece in self._by_base[chosen.end] if piece.end <= end]
-        while found and found[-1].end < end and found[-1].size < SHORT_BYTES:
+        while found and found[-1].end < end and found[-1].size < self._short_bytes:
             found.pop()
         return found
 
@@ -63,6 +65,6 @@ class Known:
         ends = [
             piece.end
             for piece in self._by_base.get(base, ())
-            if piece.end <= end and (piece.end == end or piece.size >= SHORT_BYTES)
+            if piece.end <= end and (piece.end == end or piece.size >= self._short_bytes)
         ]
         return max(ends, default=None)

@@ -17,9 +17,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.needs("go"))])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A URL that nobody else uses."""
     if request.param == "file":
         return f"file://{tmp_path}/snapshots"

@@ -25,7 +25,7 @@ def test_all_that_is_committed_is_in_it_and_nothing_is_copied_twice(tmp_path: Pa
         assert records_of(archive, one) == await log_of(s.client)
         assert (one.first, one.end) == (0, await s.client.end(SHARD))
         assert one.commit == one.end
-        assert [span.first for span in one.history][0] == 0
+        assert one.history[0].first == 0
         assert {each.session for each in one.sessions} == {
             each.id for each in s.cluster.nodes[s.leader].replicas[SHARD].replica.sessions.at_rest()
         }

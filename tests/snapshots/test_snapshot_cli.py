@@ -1,0 +1,147 @@
+"""`shardlog snapshot` on a cluster of real processes, and what can be wrong with what it gets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from local.commands import LocalCluster, local_cluster
+
+from shardlog.cli import exit_codes
+from snapshots.s3 import BUCKET
+
+pytestmark = pytest.mark.xdist_group("local clusters")
+RECORDS = [b"record %d" % number for number in range(1000)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with local_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.run("local up")
+        cluster.run("shard create orders")
+        cluster.append("orders", RECORDS)
+        yield cluster
+
+
+def test_from_create_to_restore(cluster: LocalCluster, place: str):
+    made = cluster.json(f"snapshot create orders {place}")
+    assert made["records"] == len(RECORDS)
+    assert made["written_bytes"] == made["bytes"]
+    again = cluster.json(f"snapshot create orders {place}")
+    assert (again["written_bytes"], again["reused_bytes"]) == (0, made["bytes"])
+    table = cluster.run(f"snapshot list orders {place}").stdout
+    assert table.split()[:3] == ["ID", "NODE", "CREATED"]
+    wide = cluster.run(f"snapshot list orders {place} -o wide").stdout
+    assert len(wide.splitlines()) == 3
+    listed = cluster.json(f"snapshot list orders {place}")
+    assert [each["id"] for each in listed["snapshots"]] == [made["id"], again["id"]]
+    verified = cluster.json(f"snapshot verify orders {place}")
+    assert (verified["id"], verified["damaged"]) == (again["id"], [])
+    shard = f"restored-{abs(hash(place))}"
+    restored = cluster.json(
+        f"snapshot restore {shard} {place} --from orders --snapshot {made['id']}"
+    )
+    assert (restored["records"], restored["moved"]) == (len(RECORDS), 0)
+    assert cluster.read(shard) == RECORDS
+    kept = cluster.json(f"snapshot create orders {place} --keep 1")
+    assert kept["deleted"] == [made["id"], again["id"]]
+    cluster.run(f"snapshot delete orders {place} {kept['id']} --yes")
+    assert cluster.json(f"snapshot list orders {place}")["snapshots"] == []
+
+
+def test_each_node_by_name(cluster: LocalCluster, tmp_path: Path):
+    place = f"file://{tmp_path}/snapshots"
+    for number in (1, 2, 3):
+        made = cluster.json(f"snapshot create orders {place} --node node-{number}")
+        assert made["node"] == f"node-{number}"
+        assert made["records"] == len(RECORDS)
+    told = cluster.refused(f"snapshot create orders {place} --node node-9", exit_codes.USAGE)
+    assert "there is no node 'node-9' of 'orders'" in told
+
+
+def test_what_is_wrong_is_said_in_a_line(cluster: LocalCluster, tmp_path: Path):
+    place = f"file://{tmp_path}/snapshots"
+    refused = cluster.refused
+    assert "is no URL" in refused("snapshot create orders nonsense", exit_codes.USAGE)
+    assert "Unable to recognise" in refused("snapshot create orders foo://x", exit_codes.USAGE)
+    assert "file:///DIRECTORY" in refused("snapshot list orders file://host/x", exit_codes.USAGE)
+    assert "no such directory" in refused(f"snapshot list orders {place}", exit_codes.REFUSED)
+    assert "there is no shard 'none'" in refused(
+        f"snapshot create none {place}", exit_codes.REFUSED
+    )
+    assert "offset 99999 is out of range" in refused(
+        f"snapshot create orders {place} --end 99999", exit_codes.REFUSED
+    )
+    assert "no snapshot of orders" in refused(f"snapshot verify orders {place}", exit_codes.REFUSED)
+    assert "there is no snapshot x" in refused(
+        f"snapshot restore new {place} --snapshot x", exit_codes.REFUSED
+    )
+    assert "there is no snapshot x" in refused(
+        f"snapshot delete orders {place} x --yes", exit_codes.REFUSED
+    )
+    assert "--keep N" in refused(f"snapshot delete orders {place}", exit_codes.USAGE)
+    nobody = "--cluster shardlog://127.0.0.1:1 --timeout 0.3"
+    assert "127.0.0.1:1" in refused(
+        f"snapshot create orders {place} {nobody}", exit_codes.UNAVAILABLE
+    )
+    (tmp_path / "file").write_text("")
+    assert "file" in refused(f"snapshot create orders file://{tmp_path}/file", exit_codes.REFUSED)
+
+
+def test_a_shard_with_other_records_is_left_alone(cluster: LocalCluster, tmp_path: Path):
+    place = f"file://{tmp_path}/snapshots"
+    cluster.run(f"snapshot create orders {place}")
+    cluster.run("shard create other --replicas 1")
+    cluster.append("other", [b"x"])
+    result = cluster.run(f"snapshot restore other {place} --from orders", exit_codes.REFUSED)
+    assert "not those of this snapshot" in result.stderr.splitlines()[-1]
+    assert cluster.read("other") == [b"x"]
+
+
+def test_damage_is_told_with_its_place(cluster: LocalCluster, tmp_path: Path):
+    place = f"file://{tmp_path}/snapshots"
+    made = cluster.json(f"snapshot create orders {place}")
+    (segment,) = (tmp_path / "snapshots" / "orders" / "segments").iterdir()
+    whole = bytearray(segment.read_bytes())
+    whole[2000] ^= 1
+    segment.write_bytes(whole)
+    result = cluster.run(f"snapshot verify orders {place}", exit_codes.DAMAGED)
+    first, last = result.stderr.splitlines()
+    assert str(segment) in first
+    assert "at offset" in first
+    assert last == "shardlog: 1 of 1 segments are damaged"
+    told = cluster.run(f"snapshot restore copy {place} --from orders", exit_codes.DAMAGED).stderr
+    assert str(segment) in told.splitlines()[-1]
+    manifest = tmp_path / "snapshots" / "orders" / "snapshots" / f"{made['id']}.json"
+    manifest.write_bytes(manifest.read_bytes()[:100])
+    told = cluster.refused(f"snapshot verify orders {place}", exit_codes.DAMAGED)
+    assert f"{made['id']}.json is damaged" in told
+
+
+@pytest.mark.needs("go")
+def test_what_an_endpoint_refuses(
+    cluster: LocalCluster, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    told = cluster.refused("snapshot create orders s3://nothing/x", exit_codes.REFUSED)
+    assert "s3://nothing/x" in told
+    assert "NoSuchBucket" in told
+    assert "NoSuchBucket" in cluster.refused(
+        "snapshot list orders s3://nothing/x", exit_codes.REFUSED
+    )
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    place = f"s3://{BUCKET}/x"
+    for line in (f"snapshot create orders {place}", f"snapshot list orders {place}"):
+        assert "SignatureDoesNotMatch (status 403)" in cluster.refused(line, exit_codes.REFUSED)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    told = cluster.refused(f"snapshot create orders {place}", exit_codes.UNAVAILABLE)
+    assert place in told
+
+
+def test_no_bar_where_there_is_no_terminal(cluster: LocalCluster, tmp_path: Path):
+    result = cluster.run(f"snapshot create orders file://{tmp_path}/snapshots")
+    assert result.stderr == ""
+    assert os.linesep in result.stdout
