@@ -1,7 +1,7 @@
-"""Every command in README.md and docs/cli.md is run, as a newcomer would, in a home of its own.
+"""Every command in README.md and other pages is run, as a newcomer would, in a home of its own.
 
 Blocks marked `sh` are commands, one on a line; blocks marked `python` are programs.  Those of
-docs/cli.md are run before the README takes its cluster down.
+docs/cli.md and docs/snapshots.md are run before the README takes its cluster down.
 """
 
 import os
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from shardlog.cli.main import main
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.xdist_group("local clusters")
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CLI = (ROOT / "docs" / "cli.md").read_text()
+SNAPSHOTS = (ROOT / "docs" / "snapshots.md").read_text()
 PROGRAMS = Path(sys.executable).parent
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 URL = "http://127.0.0.1:7300"
@@ -131,7 +133,9 @@ def test_every_command_but_the_demo(newcomer: Newcomer):
     down = next(at for at, (_, text) in enumerate(readme) if text == "shardlog local down")
     assert len(readme) > 15
     assert len(cli) > 10
-    for kind, text in [*readme[:down], *cli, *readme[down:]]:
+    snapshots = list(steps(SNAPSHOTS))
+    assert len(snapshots) > 6
+    for kind, text in [*readme[:down], *cli, *snapshots, *readme[down:]]:
         newcomer.do(kind, text)
     assert not newcomer.layout.directory.exists()
 
@@ -162,7 +166,20 @@ def test_every_option_is_described(name: str):
                 assert f"`{option}" in CLI or f" {option}" in CLI, option
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/README.md", "docs/cli.md"])
+@pytest.mark.parametrize("name", ["create", "list", "verify", "delete", "restore"])
+def test_every_option_of_snapshots_is_described(name: str):
+    group = main.get_command(None, "snapshot")  # type: ignore[arg-type]
+    assert isinstance(group, click.Group)
+    shared = {"--cluster", "--timeout", "--output", "--yes"}
+    for parameter in group.commands[name].params:
+        for option in parameter.opts:
+            if option.startswith("--") and option not in shared:
+                assert f"`{option}" in SNAPSHOTS, option
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/README.md", "docs/cli.md", "docs/snapshots.md"]
+)
 def test_links_lead_somewhere(document: str):
     path = ROOT / document
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
