@@ -1,6 +1,7 @@
 """A snapshot is a cut of the log, whatever goes on meanwhile, and copies nothing twice."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,10 @@ def test_what_was_large_enough_is_never_read_again(tmp_path: Path):
         assert_sound(archive, two)
 
 
+def _more(found: list[int], count: int) -> bool:
+    return len(found) > count
+
+
 def test_writes_go_on_meanwhile(tmp_path: Path, place: str):
     """What was acknowledged before it began is in it, and it is a prefix of the log."""
 
@@ -88,8 +93,7 @@ def test_writes_go_on_meanwhile(tmp_path: Path, place: str):
             assert made.end > before
             assert records_of(archive, made) == await log_of(s.client, end=made.end)
             assert_sound(archive, made)
-            seen = len(acknowledged)
-            await until(lambda seen=seen: len(acknowledged) > seen + 20)
+            await until(partial(_more, acknowledged, len(acknowledged) + 20))
         stop.set()
         await appending
 
