@@ -1,8 +1,9 @@
 """How much may be damaged at once so that nothing is out of reach for good.
 
-The disks themselves are asked, not a ledger of what was done: an entry may be hit on one node if a
-replication quorum of the others has a good copy of it at this moment.  So one more replica may be
-lost as a whole, and what was committed still stands somewhere.
+The disks themselves are asked, not a ledger of what was done: an entry may be hit on one node if
+others have a good copy of it at this moment.  A replication quorum of them, where the hit is such
+that the whole replica may have to be replaced, or looks like something that was never written; one
+of them for bytes that are plainly bad.  A whole replica may be lost while all others are whole.
 
 What no file format could survive is left out: a slot and its entry that are both made to look as if
 they had never been written, and a superblock of which neither the newest copies are left nor those
@@ -22,17 +23,23 @@ from shardlog.storage.failures import StorageFailure
 
 
 class Atlas:
-    """`volumes` of the members of a shard; `quorum` good copies must be left."""
+    """`volumes` of the members of a shard, and its replication quorum."""
 
     def __init__(self, volumes: dict[str, Path], quorum: int) -> None:
         self.volumes = volumes
         self.quorum = quorum
 
-    def permits(self, node: str, files: LiveFiles, blows: Sequence[Blow]) -> bool:
+    def permits(
+        self, node: str, files: LiveFiles, blows: Sequence[Blow], copies_min: int = 1
+    ) -> bool:
         """Whether `node`, whose files stand still, may be struck so."""
-        here = all(self._bearable(files, blow, len(blows) > 1) for blow in blows)
+        if not all(self._bearable(files, blow, len(blows) > 1) for blow in blows):
+            return False
+        if any(blow.contradicts for blow in blows) and not self.others_whole(node, files.end()):
+            return False
+        copies = self.quorum if any(blow.blanks for blow in blows) else copies_min
         entries = {header for blow in blows for header in (*blow.entries, *blow.slots)}
-        return here and self._spare(node, entries, self.quorum)
+        return self._spare(node, entries, copies)
 
     def others_whole(self, node: str, end: int) -> bool:
         """Whether everybody else has everything up to `end`, without a flaw."""

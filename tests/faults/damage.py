@@ -30,6 +30,8 @@ class Blow:
     """`new` in the place of `old`.  `entries` are damaged by it, `slots` are entries whose slot is.
 
     `blanks`: it leaves zeros, or what stood there before, so that a slot may look never written.
+    `contradicts`: it leaves a slot that speaks of another entry, after which nothing here can be
+    believed any more.
     """
 
     path: str
@@ -39,6 +41,7 @@ class Blow:
     entries: tuple[Header, ...] = ()
     slots: tuple[Header, ...] = ()
     blanks: bool = False
+    contradicts: bool = False
     superblock_copy: int | None = None
     heads: bool = False
 
@@ -220,7 +223,14 @@ def _slot_sector(segment: Segment, at: int, content: bytes) -> Blow:
     slots = [segment.slot(index) for index in inside]
     hit = tuple(its.header for its in slots if its is not None)
     old = _read(segment.path, start, end - start)
-    return Blow(segment.path, start, old, content[start - at : end - at], slots=hit, blanks=True)
+    new = content[start - at : end - at]
+    pieces = (new[n : n + SLOT_BYTES] for n in range(0, len(new), SLOT_BYTES))
+    then = [segment.unpacked(piece, index) for index, piece in zip(inside, pieces, strict=True)]
+    contradicts = any(
+        before is not None and now is not None and before.header != now.header
+        for before, now in zip(then, slots, strict=True)
+    )
+    return Blow(segment.path, start, old, new, slots=hit, blanks=True, contradicts=contradicts)
 
 
 def _read(path: str, position: int, length: int) -> bytes:

@@ -23,8 +23,9 @@ from faults.live_files import LiveFiles, live_files
 from faults.ordeal import SHARD, Ordeal
 
 TRIES = 12
-PAUSE_MS = 2500
-"""Long enough that a silent leader is deposed."""
+SOON_MS = 400
+PLAIN = ["body bytes", "header bytes", "slot bytes"]
+"""Ways that need but one good copy elsewhere."""
 BETWEEN_MAX = 60
 """Records that are acknowledged between two faults, at most."""
 
@@ -172,11 +173,11 @@ async def several_live(t: Torment) -> None:
             _strike_live(t, node)
 
 
-def _strike_live(t: Torment, node: str) -> None:
+def _strike_live(t: Torment, node: str, ways: list[str] | None = None) -> None:
     process = t.cluster.nodes[node]
     process.freeze()
     try:
-        t.strike(node, "live")
+        t.strike(node, "live", ways)
     finally:
         process.resume()
 
@@ -212,6 +213,31 @@ async def leader_killed(t: Torment) -> None:
     t.besides["kill -9"] += 1
     t.cluster.nodes[leader].start()
     await t.ordeal.outage("leader killed after damage")
+
+
+async def struck_and_killed(t: Torment) -> None:
+    """So soon after that the damage may be found, but is hardly repaired."""
+    node = await t.someone()
+    process = t.cluster.nodes[node]
+    for _ in range(t.random.randint(1, 4)):
+        _strike_live(t, node)
+    await asyncio.sleep(t.random.random() * SOON_MS / 1000)
+    process.kill()
+    t.besides["kill -9"] += 1
+    process.start()
+    await t.ordeal.outage("killed soon after damage")
+
+
+async def coordinator_killed(t: Torment) -> None:
+    """And the leader with it."""
+    _strike_live(t, await t.someone())
+    victims = [*t.cluster.coordinators.values(), t.cluster.nodes[await t.ordeal.leader()]]
+    for victim in victims:
+        victim.kill()
+        t.besides["kill -9"] += 1
+    for victim in victims:
+        victim.start()
+    await t.ordeal.outage("leader and coordinator killed after damage")
 
 
 async def paused(t: Torment) -> None:
@@ -251,13 +277,13 @@ def _strike_two(t: Torment, one: str, other: str) -> bool:
             return False
         for _ in range(TRIES):
             blows = damage.body(first, t.random)
-            if not blows or not t.atlas.permits(one, first, blows):
+            if not blows or not t.atlas.permits(one, first, blows, copies_min=2):
                 continue
             (header,) = blows[0].entries
             place = second.place(header.base)
             assert place is not None
             same = damage.body_of(t.random, place.segment, place.slot)
-            if t.atlas.permits(other, second, same):
+            if t.atlas.permits(other, second, same, copies_min=2):
                 t.inflict(one, "two copies of an entry, live", blows)
                 t.inflict(other, "two copies of an entry, live", same)
                 return True
@@ -285,6 +311,10 @@ async def _lose(t: Torment, kind: str, lose: Callable[[Path], None]) -> None:
     lose(t.cluster.volume(node))
     t.count(node, kind, "down")
     t.cluster.nodes[node].start()
+    source = await t.ordeal.leader()
+    for _ in range(t.random.randint(0, 3)):
+        if source != node:
+            _strike_live(t, source, PLAIN)
     await t.ordeal.outage(kind)
     await t.until_back(node, before)
 
@@ -317,6 +347,8 @@ EPISODES: tuple[Episode, ...] = (
     one_down, one_down,
     several_down,
     leader_killed, leader_killed,
+    struck_and_killed, struck_and_killed,
+    coordinator_killed,
     paused,
     two_copies,
     volume_lost,
