@@ -18,6 +18,7 @@ from shardlog.storage.layout import ENTRY_HEADER_BYTES, HEAD_COPY_BYTES, SLOT_BY
 from shardlog.storage.segment import Segment
 
 FLIPPED_MAX = 16
+STRETCH_MAX = 40
 TAIL_ENTRIES = 40
 """So many of the latest entries are chosen more often: they are what an election is about."""
 TAIL_SHARE = 0.4
@@ -107,17 +108,29 @@ def slot(files: LiveFiles, random: Random) -> list[Blow]:
 
 def slot_and_header(files: LiveFiles, random: Random) -> list[Blow]:
     """Both copies of a header: nothing here tells any more what stood there."""
+    return _stretch(files, random, 1)
+
+
+def stretch(files: LiveFiles, random: Random) -> list[Blow]:
+    """The same for entries in a row, often the last ones: not even their number is known."""
+    return _stretch(files, random, random.randint(2, STRETCH_MAX))
+
+
+def _stretch(files: LiveFiles, random: Random, entries: int) -> list[Blow]:
     found = _slot(files, random)
     if found is None:
         return []
-    segment, index, its = found
-    at = segment.slot_position(index)
-    end = its.position + ENTRY_HEADER_BYTES
-    hit = (its.header,)
-    return [
-        _flipped(random, segment.path, at, at + SLOT_BYTES, entries=hit),
-        _flipped(random, segment.path, its.position, end, entries=hit),
-    ]
+    segment, first, _ = found
+    blows: list[Blow] = []
+    for index in range(first, min(first + entries, segment.count)):
+        its = segment.slot(index)
+        if its is None:
+            break
+        at, end = segment.slot_position(index), its.position + ENTRY_HEADER_BYTES
+        hit = (its.header,)
+        blows.append(_flipped(random, segment.path, at, at + SLOT_BYTES, entries=hit))
+        blows.append(_flipped(random, segment.path, its.position, end, entries=hit))
+    return blows
 
 
 def segment_head(files: LiveFiles, random: Random) -> list[Blow]:

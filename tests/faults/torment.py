@@ -57,6 +57,7 @@ class Torment:
             "header bytes": damage.header,
             "slot bytes": damage.slot,
             "slot and header": damage.slot_and_header,
+            "slots and headers in a row": damage.stretch,
             "segment head copy": damage.segment_head,
             "superblock copy": damage.superblock_copy,
             "zeroed sector of entries": damage.zeroed_sector,
@@ -281,7 +282,8 @@ def _strike_two(t: Torment, one: str, other: str) -> bool:
                 continue
             (header,) = blows[0].entries
             place = second.place(header.base)
-            assert place is not None
+            if place is None or place.slot.header != header:
+                continue
             same = damage.body_of(t.random, place.segment, place.slot)
             if t.atlas.permits(other, second, same, copies_min=2):
                 t.inflict(one, "two copies of an entry, live", blows)
