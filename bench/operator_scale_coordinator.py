@@ -32,7 +32,7 @@ from shardlog.transport.control import ControlClient, ControlLimits
 
 AT_ONCE = 64
 """Shards that are created, or scaled, side by side."""
-LOOK_S = 0.005
+LOOK_S = 0.02
 
 
 class CountedStore(MetadataStore):

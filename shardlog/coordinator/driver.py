@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from shardlog.coordinator.elections import ElectionTurns
 from shardlog.coordinator.leaders import LeaderCounts
 from shardlog.coordinator.timetable import Timetable
 from shardlog.metadata.failures import Unavailable
@@ -38,6 +39,7 @@ from shardlog.protocol.coordination import (
     Swapped,
 )
 from shardlog.protocol.coordinator import Coordinator
+from shardlog.protocol.coordinator_state import Election
 from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Envelope
@@ -99,6 +101,7 @@ class Surroundings:
     limits: DriverLimits
     timetable: Timetable
     leaders: LeaderCounts
+    elections: ElectionTurns
 
 
 TICK = Tick()
@@ -122,6 +125,8 @@ class ShardCoordinator:
         self.key = shard_key(machine.shard)
         self._timetable = around.timetable
         self._leaders = around.leaders
+        self._elections = around.elections
+        self._election: Election | None = None
         self._told: LeadersCounted | None = None
         self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,6 +146,8 @@ class ShardCoordinator:
         self._timetable.forget(self._tick)
         for task in self._tasks:
             task.cancel()
+        self._leaders.choose(self.machine.shard, None)
+        self._elections.ended(self.machine.shard)
         self._dismiss()
 
     @property
@@ -175,17 +182,34 @@ class ShardCoordinator:
         except Exception as failure:
             self._fail(failure)
             return
+        if machine.election is not self._election or machine.election:
+            self._follow_election(clock_ms)
         for effect in effects:
             self._perform(effect)
         self._arrange(clock_ms)
 
+    def _follow_election(self, clock_ms: int) -> None:
+        machine, shard = self.machine, self.machine.shard
+        election = machine.election
+        if election is not self._election:
+            self._election = election
+            if election is not None:
+                self._elections.begun(shard, clock_ms)
+            else:
+                self._elections.ended(shard)
+        asked = election.asked if election is not None else None
+        self._leaders.choose(shard, asked[0].node if asked else None)
+
     def _tick(self) -> None:
+        """A tick may begin an election: it waits while there are too many."""
         clock_ms = self.clock_ms()
-        if self.machine.wait_ms(clock_ms) == 0:
+        if self.machine.wait_ms(clock_ms) != 0:
+            self._arrange(clock_ms)
+        elif self.machine.election is None and not self._elections.has_room(clock_ms):
+            self._timetable.call_after(self._tick, self.limits.tick_ms / 1000)
+        else:
             self._ticked_ms = clock_ms
             self.step(TICK)
-        else:
-            self._arrange(clock_ms)
 
     def _arrange(self, clock_ms: int) -> None:
         """The next tick: when the machine needs it, but not too soon after the last one."""

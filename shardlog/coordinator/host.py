@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator, Surroundings
+from shardlog.coordinator.elections import ElectionTurns
 from shardlog.coordinator.leaders import LeaderCounts
 from shardlog.coordinator.scaling import count_replicas
 from shardlog.coordinator.timetable import Timetable
@@ -100,6 +101,7 @@ class CoordinatorHost:
             self.driver_limits,
             Timetable(),
             self._leaders,
+            ElectionTurns(),
         )
         self._watch = NodeWatch(self.control, self.driver_limits, self, group)
         self._broken = asyncio.get_running_loop().create_future()

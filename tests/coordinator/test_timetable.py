@@ -3,9 +3,11 @@
 import asyncio
 import heapq
 from collections.abc import Callable
+from functools import partial
 
 import uvloop
 
+from shardlog.coordinator.elections import ELECTIONS_MAX, TURN_MS, ElectionTurns
 from shardlog.coordinator.leaders import LeaderCounts
 from shardlog.coordinator.timetable import ROUND_S, TURN_MAX, Timetable
 from shardlog.protocol.coordination import LeadersCounted
@@ -155,11 +157,41 @@ def test_on_the_loop_that_processes_run_on():
     async def story() -> list[str]:
         called: list[str] = []
         timetable = Timetable()
-        for number in range(3):
-            timetable.call_after(lambda number=number: called.append(f"{number}"), 0)
+        for name in ("0", "1", "2"):
+            timetable.call_after(partial(called.append, name), 0)
         while len(called) < 3:
             await asyncio.sleep(0)
         timetable.stop()
         return called
 
     assert uvloop.run(story()) == ["0", "1", "2"]
+
+
+def test_leaders_that_are_about_to_be_count():
+    counts = LeaderCounts()
+    counts.change(None, led_by(None))
+    counts.choose("orders", "a")
+    counts.choose("invoices", "a")
+    assert counts.counted == LeadersCounted((("a", 2),))
+    counts.change(led_by(None), led_by("a"))
+    assert counts.counted == LeadersCounted((("a", 2),))
+    counts.choose("invoices", None)
+    counts.choose("invoices", None)
+    assert counts.counted == LeadersCounted((("a", 1),))
+
+
+def test_so_many_elections_at_once_and_no_more():
+    turns = ElectionTurns()
+    for number in range(ELECTIONS_MAX):
+        assert turns.has_room(1000)
+        turns.begun(f"s{number}", 1000 + number)
+    assert not turns.has_room(1100)
+    turns.ended("s7")
+    turns.ended("s7")
+    assert turns.has_room(1100)
+    turns.begun("s7", 1100)
+    assert not turns.has_room(999 + TURN_MS)
+    assert turns.has_room(1000 + TURN_MS)
+    turns.begun("s3", 1000 + TURN_MS)
+    assert turns.has_room(5000)
+    assert not turns._begun
