@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from shardlog.coordinator.commanding import Commander
 from shardlog.coordinator.driver import Control
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.coordinator.reporting import ask_members
 from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, count_replicas, next_command
 from shardlog.local.wanted import WantedReplicas
 from shardlog.metadata.failures import Unavailable
-from shardlog.metadata.records import shard_key
 from shardlog.protocol.coordination import (
     AbortChange,
     Command,
@@ -32,7 +31,6 @@ from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
 
 SCALE_MS = 100
-COMMAND_TIMEOUT_MS = 10_000
 REPLICAS_MAX = 31
 SHARD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
@@ -75,8 +73,7 @@ class Administration:
         self.wanted = wanted
         self.nodes = nodes
         self.alive = alive
-        # One command of a shard at a time: the machine would refuse a second one as busy.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.commander = Commander(host)
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -164,21 +161,9 @@ class Administration:
         return self.host.shards.get(name, shard)
 
     async def command(self, name: str, command: Command) -> None:
-        async with self._turns[name]:
-            try:
-                async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
-                    answer = await self.host.command(name, command)
-            except TimeoutError:
-                raise NotNow("no answer in time: it may be done, or not") from None
+        answer = await self.commander.command(name, command)
         if isinstance(answer, Rejected):
             raise NotNow(answer.reason)
-        await self._heard_of(name)
-
-    async def _heard_of(self, name: str) -> None:
-        """Until the watch has told what stands now: whoever asks next shall find what was done."""
-        found = await self.host.store.get(shard_key(name))
-        while found is not None and self.host.revision < found.version:
-            await asyncio.sleep(0.002)
 
     def _require_nodes(self, nodes: Sequence[str]) -> None:
         for node in nodes:
@@ -196,7 +181,7 @@ class Administration:
         while True:
             for name, wanted in list(self.wanted.numbers.items()):
                 shard = self.host.shards.get(name)
-                if shard is not None and not self._turns[name].locked():
+                if shard is not None and not self.commander.is_busy(name):
                     await self._scale_on(shard, wanted)
             await asyncio.sleep(SCALE_MS / 1000)
 

@@ -1,0 +1,1 @@
+"""The operator: Shards of the Kubernetes API, brought about by the coordinator."""

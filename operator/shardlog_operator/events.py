@@ -1,0 +1,88 @@
+"""Events: every decision with its reason, and what became of it, where `kubectl describe` looks.
+
+Several operators may come to the same decision, so an event's name follows from what it says: who
+is second finds it there.  Decisions carry the epoch or the nodes that they are about; what may be
+said again later with the same words gets a new name after a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from shardlog.protocol.shard import Shard, Status
+from shardlog_operator.planning import described
+
+Json = Any
+SAME_FOR_S = 600
+MESSAGE_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`reason` is CamelCase; a warning is for somebody to look at."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def manifest(told: Told, about: Json, component: str, instance: str, now_s: float, at: str) -> Json:
+    """`about` is the object; `at` is `now_s` as the API writes it."""
+    meta = about["metadata"]
+    said = (meta.get("uid", ""), told.reason, told.message, str(int(now_s // SAME_FOR_S)))
+    digest = hashlib.blake2b("\0".join(said).encode(), digest_size=8).hexdigest()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{meta['name']}.{digest}", "namespace": meta["namespace"]},
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "uid": meta.get("uid", ""),
+            "resourceVersion": meta.get("resourceVersion", ""),
+        },
+        "type": "Warning" if told.warning else "Normal",
+        "reason": told.reason,
+        "message": told.message[:MESSAGE_MAX],
+        "action": told.reason,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": instance,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+def changes(before: Shard | None, now: Shard | None) -> list[Told]:
+    """What became of a shard between two looks at its record; the first look tells nothing."""
+    if before is None or now is None or before == now:
+        return []
+    found: list[Told] = []
+    if now.halted and not before.halted:
+        found.append(Told("Halted", now.halted, warning=True))
+    if now.status is Status.ELECTION and before.status is not Status.ELECTION:
+        found.append(Told("Electing", f"epoch {now.epoch}: a leader is elected"))
+    elected = now.status is Status.STEADY and now.leader is not None
+    if elected and now.leader and (before.leader, before.status) != (now.leader, now.status):
+        found.append(Told("LeaderElected", f"epoch {now.epoch}: {now.leader.node} leads"))
+    if now.change and now.change != before.change:
+        found.append(Told("Reconfiguring", f"epoch {now.epoch}: {described(now)}"))
+    members, were = _nodes(now), _nodes(before)
+    if members != were and now.epoch:
+        found.append(
+            Told("Reconfigured", f"epoch {now.epoch}: the members are {', '.join(members)}")
+        )
+    elif before.change and not now.change and now.status is Status.STEADY:
+        found.append(Told("ReconfigurationAborted", f"epoch {now.epoch}: {described(before)}", True))
+    elif before.joining and not now.joining and not now.change and now.status is Status.STEADY:
+        found.append(Told("ReconfigurationAborted", f"epoch {now.epoch}: {described(before)}", True))
+    return found
+
+
+def _nodes(shard: Shard) -> list[str]:
+    return [member.node for member in shard.ensemble]

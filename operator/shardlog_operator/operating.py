@@ -1,0 +1,138 @@
+"""Drives ShardOperations: writes where each stands, then asks the coordinator.
+
+The phase is always written first.  Whoever finds Running knows that it may have been asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from shardlog.coordinator.commanding import Commander
+from shardlog.metadata.failures import Unavailable
+from shardlog.process.logs import Logger
+from shardlog.protocol.coordination import Rejected
+from shardlog_operator.conditions import Condition, Truth, merged
+from shardlog_operator.events import Told
+from shardlog_operator.kube import ApiFailure, ApiUnavailable, Conflict, Kube, NotFound
+from shardlog_operator.operations import PATIENCE_S, Verdict, judge, judge_drain
+from shardlog_operator.planning import Situation
+from shardlog_operator.publishing import EventPoster, written
+from shardlog_operator.spec import (
+    ABORTED,
+    Operation,
+    OperationPhase,
+    OperationSpec,
+    operation_spec,
+)
+from shardlog_operator.watched import Watched
+
+Json = Any
+AGAIN_S = 1.0
+CONFLICT_S = 0.2
+
+
+class Operating:
+    """`situation` tells how a Shard stands, None if there is none of that name."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        watched: Watched,
+        commander: Commander,
+        situation: Callable[[str], Situation | None],
+        poster: EventPoster,
+        log: Logger,
+    ) -> None:
+        self._kube = kube
+        self._watched = watched
+        self._commander = commander
+        self._situation = situation
+        self._poster = poster
+        self._log = log
+
+    async def operate(self, name: str) -> float | None:
+        body = self._watched.operations.get(name)
+        if body is None:
+            return None
+        asked = operation_spec(body)
+        if asked.ended or asked.deleting:
+            return None
+        if not self._commander.host.begun.is_set():
+            return AGAIN_S
+        try:
+            return await self._go_on(body, asked)
+        except Conflict:
+            return CONFLICT_S
+        except NotFound:
+            return None
+        except (ApiFailure, Unavailable) as failure:
+            level = self._log.info if isinstance(failure, ApiUnavailable) else self._log.error
+            level("operation waits", operation=name, why=str(failure))
+            return AGAIN_S
+
+    async def _go_on(self, body: Json, asked: OperationSpec) -> float | None:
+        elapsed_s = _elapsed_s(body)
+        if asked.operation is Operation.DRAIN:
+            verdict = judge_drain(asked, self._commander.host.shards.values())
+        else:
+            situation = self._situation(asked.shard or "")
+            verdict = judge(asked, situation, elapsed_s)
+        await self._write(body, asked, verdict)
+        if verdict.give_up_scaling:
+            await self._give_up_scaling(asked.shard or "")
+        if verdict.command is not None and verdict.phase is OperationPhase.RUNNING:
+            answer = await self._commander.command(asked.shard or "", verdict.command)
+            if isinstance(answer, Rejected):
+                await self._refused(asked, answer.reason, elapsed_s)
+        return None if verdict.phase is not OperationPhase.RUNNING else AGAIN_S
+
+    async def _refused(self, asked: OperationSpec, why: str, elapsed_s: float) -> None:
+        """Most refusals pass; the record is judged again in a moment."""
+        phase = OperationPhase.RUNNING if elapsed_s < PATIENCE_S else OperationPhase.FAILED
+        body = self._watched.operations.get(asked.name)
+        if body is not None:
+            await self._write(body, operation_spec(body), Verdict(phase, f"refused: {why}"))
+
+    async def _give_up_scaling(self, shard: str) -> None:
+        body = self._watched.shards.get(shard)
+        if body is None:
+            return
+        generation = str(body["metadata"].get("generation", 1))
+        change = {"metadata": {"annotations": {ABORTED: generation}}}
+        self._watched.wrote_shard(await self._kube.patch(self._kube.shard(shard), change))
+        self._watched.shard_heard(shard)
+
+    async def _write(self, body: Json, asked: OperationSpec, verdict: Verdict) -> None:
+        at = written(time.time())
+        before = body.get("status") or {}
+        started = verdict.started or asked.started
+        ended = verdict.phase not in (OperationPhase.PENDING, OperationPhase.RUNNING)
+        conditions = [
+            Condition("Started", Truth.of(started), "UnderWay" if started else "NotYet"),
+            Condition("Complete", Truth.of(ended), verdict.phase.value, verdict.message),
+        ]
+        status: Json = {
+            "phase": verdict.phase.value,
+            "message": verdict.message,
+            "startedAt": before.get("startedAt", at),
+            "observedGeneration": asked.generation,
+            "conditions": merged(before.get("conditions") or (), conditions, asked.generation, at),
+        }
+        if ended:
+            status["completedAt"] = before.get("completedAt", at)
+        if status == before:
+            return
+        changed = {**body, "status": status}
+        path = self._kube.operation(asked.name, "status")
+        self._watched.wrote_operation(await self._kube.replace(path, changed))
+        if verdict.phase is not asked.phase:
+            failed = verdict.phase is OperationPhase.FAILED
+            self._poster.tell(changed, Told(verdict.phase.value, verdict.message, warning=failed))
+
+
+def _elapsed_s(body: Json) -> float:
+    started = (body.get("status") or {}).get("startedAt")
+    return time.time() - datetime.fromisoformat(started).timestamp() if started else 0.0

@@ -1,0 +1,177 @@
+"""ShardOperations: what a person asks for once, carried to its end whoever begins it.
+
+Pure.  The phase Running is written before anything is asked of the coordinator, and what was asked
+for is recognised in the record, so an operator that finds a half-done operation asks again or sees
+that it is done.  A change that was seen under way (`started`) and is gone without effect was given
+up, by a person or because it could not be done: it is not begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shardlog.protocol.coordination import AbortChange, Command, Promote, Swap
+from shardlog.protocol.messages import Operation as Change
+from shardlog.protocol.shard import Phase, Shard, Status
+from shardlog_operator.placing import node_for
+from shardlog_operator.planning import Situation, described
+from shardlog_operator.spec import Operation, OperationPhase, OperationSpec
+
+PATIENCE_S = 60.0
+"""A leader that nobody catches up with, or a command that is refused, is not asked for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where an operation stands, and what to ask for now."""
+
+    phase: OperationPhase
+    message: str
+    command: Command | None = None
+    # The change is under way.
+    started: bool = False
+    # The Shard's number of replicas is not to be pursued further until its spec changes.
+    give_up_scaling: bool = False
+
+
+def _runs(message: str, command: Command | None = None, *, started: bool = False) -> Verdict:
+    return Verdict(OperationPhase.RUNNING, message, command, started)
+
+
+def _failed(message: str) -> Verdict:
+    return Verdict(OperationPhase.FAILED, message)
+
+
+def _done(message: str) -> Verdict:
+    return Verdict(OperationPhase.SUCCEEDED, message)
+
+
+def judge(asked: OperationSpec, situation: Situation | None, elapsed_s: float) -> Verdict:
+    """`situation` is None if there is no Shard of that name; `elapsed_s` since it was begun."""
+    if situation is None:
+        return _failed(f"there is no Shard {asked.shard}")
+    record = situation.record
+    if record is None:
+        return _runs("the shard is not created yet")
+    if record.halted and asked.operation is not Operation.ACCEPT_LOSS:
+        return _failed(f"the shard is halted: {record.halted}")
+    if situation.spec.paused:
+        return _runs("the Shard is paused")
+    if record.status is Status.DELETING or situation.spec.deleting:
+        return _failed("the shard is being deleted")
+    match asked.operation:
+        case Operation.PROMOTE:
+            return _promote(asked, record, elapsed_s)
+        case Operation.SWAP:
+            return _swap(asked, record, situation)
+        case Operation.ABORT:
+            return _abort(asked, record, situation)
+        case Operation.ACCEPT_LOSS:
+            return _failed("this version cannot accept the loss of an entry")
+    return _failed(f"{asked.operation} is not known here")
+
+
+def _unready(record: Shard) -> str:
+    if record.status is not Status.STEADY or record.leader is None:
+        return f"a leader is elected in epoch {record.epoch}"
+    if record.change or record.joining:
+        return f"another change is under way: {described(record)}"
+    return ""
+
+
+# --- promote -------------------------------------------------------------------------------------
+
+
+def _promote(asked: OperationSpec, record: Shard, elapsed_s: float) -> Verdict:
+    node = asked.node or ""
+    steady = record.status is Status.STEADY
+    if steady and record.leader is not None and record.leader.node == node:
+        return _done(f"{node} leads epoch {record.epoch}")
+    if node not in {member.node for member in record.final_ensemble}:
+        return _failed(f"{node} is not a member")
+    if elapsed_s >= PATIENCE_S:
+        return _failed(f"{node} has not caught up with the leader within {PATIENCE_S:.0f} s")
+    unready = _unready(record)
+    return _runs(unready) if unready else _runs(f"{node} shall lead", Promote(node))
+
+
+# --- swap ----------------------------------------------------------------------------------------
+
+
+def _swap(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
+    old = asked.old or ""
+    members = {member.node for member in record.ensemble}
+    under_way = _is_swap_of(record, old)
+    if under_way:
+        return _runs(described(record), started=True)
+    if old not in members:
+        if asked.started or (asked.new is not None and asked.new in members):
+            return _done(f"the members are {', '.join(sorted(members))}")
+        return _failed(f"{old} is not a member")
+    if asked.started:
+        return _failed(f"it was given up: {old} is still a member")
+    unready = _unready(record)
+    if unready:
+        return _runs(unready)
+    if len(members) == 1:
+        return _failed("the only replica cannot be swapped: scale up first")
+    new = asked.new or node_for(
+        situation.spec, record, situation.places, situation.hosting, instead_of=old
+    )
+    if new is None:
+        return _runs(f"there is no node for the replica of {old}")
+    if new in members:
+        return _failed(f"{new} is a member already")
+    if new not in situation.places.nodes:
+        return _failed(f"there is no node {new}")
+    return _runs(f"{old} is swapped for {new}", Swap(old, new))
+
+
+def _is_swap_of(record: Shard, old: str) -> bool:
+    change, joining = record.change, record.joining
+    if change is not None:
+        return change.operation is Change.SWAP and change.old is not None and change.old.node == old
+    if joining is None or joining.cancelled or joining.operation is not Change.SWAP:
+        return False
+    return joining.old is not None and joining.old.node == old
+
+
+# --- abort ---------------------------------------------------------------------------------------
+
+
+def _abort(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
+    """What is given up is not wanted any more either, or it would be begun again at once."""
+    spec = situation.spec
+    scaling = len(record.ensemble) != spec.replicas and not spec.scaling_aborted
+    if record.phase is Phase.COMMIT:
+        return _failed("too late: COMMIT is written, the change will be completed")
+    if record.change or (record.joining and not record.joining.cancelled):
+        found = _runs(f"given up: {described(record)}", AbortChange(), started=True)
+        return Verdict(found.phase, found.message, found.command, True, scaling)
+    if asked.started or scaling or spec.scaling_aborted or record.joining:
+        told = f"the members are {', '.join(member.node for member in record.ensemble)}"
+        return Verdict(OperationPhase.SUCCEEDED, told, give_up_scaling=scaling)
+    return _failed("no reconfiguration is in progress")
+
+
+# --- drain ---------------------------------------------------------------------------------------
+
+
+def judge_drain(asked: OperationSpec, shards: Iterable[Shard]) -> Verdict:
+    """It lasts for as long as the operation is there; it has succeeded when nothing is left."""
+    left = sorted(shard.name for shard in shards if asked.node in hosts(shard))
+    if not left:
+        return _done(f"no replica is left on {asked.node}")
+    shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+    return _runs(f"replicas left on {asked.node}: {shown}", started=True)
+
+
+def hosts(shard: Shard) -> set[str]:
+    """Nodes where a replica is, or is to be."""
+    found = {member.node for member in (*shard.ensemble, *shard.removed)}
+    if shard.change and shard.change.new:
+        found.add(shard.change.new.node)
+    if shard.joining:
+        found.add(shard.joining.node)
+    return found

@@ -1,0 +1,422 @@
+"""One reconcile per Shard, called whenever anything about it may have changed.
+
+It remembers nothing that matters: what is wanted stands in the Shard, what is so in the record, and
+the plan follows from both.  So it may be called at any time, by any number of operators, and be cut
+off anywhere.  Its order is: the finalizer before the shard is made, the command, the Service, and
+last the status, which says what was found.
+
+A reconcile that fails is tried again later, less and less often; that some Shard cannot be handled
+keeps nobody from handling the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardlog.coordinator.commanding import Commander
+from shardlog.coordinator.driver import Control
+from shardlog.coordinator.reporting import ask_members
+from shardlog.coordinator.scaling import count_replicas
+from shardlog.metadata.failures import NewerRecord, Unavailable
+from shardlog.process.logs import Logger
+from shardlog.protocol.coordination import Command, Rejected
+from shardlog.protocol.messages import StatusReport
+from shardlog.protocol.shard import Shard, Status
+from shardlog_operator import events
+from shardlog_operator.deleting import ending
+from shardlog_operator.events import Told
+from shardlog_operator.kube import ApiFailure, ApiUnavailable, Conflict, Kube, NotFound
+from shardlog_operator.operations import hosts
+from shardlog_operator.planning import Plan, Situation, Waiting, plan
+from shardlog_operator.publishing import EventPoster, Publisher, written
+from shardlog_operator.rolling import Replication
+from shardlog_operator.settings import OperatorSettings
+from shardlog_operator.spec import FINALIZER, ShardSpec, shard_spec
+from shardlog_operator.status import Observed, Trouble, build, is_worth_writing
+from shardlog_operator.watched import Watched
+
+Json = Any
+CONFLICT_S = 0.2
+LOOK_MIN_S = 1.0
+BACKOFF_MAX_S = 30.0
+RETRY_MAX_S = 60.0
+METADATA_PATIENCE_S = 5.0
+
+
+@dataclass(slots=True)
+class Known:
+    """Of one Shard, between two reconciles: when it is lost nothing but a moment is."""
+
+    failures: int = 0
+    # The record that events were told of, and the one that replicas were last asked about.
+    told: Shard | None = None
+    asked: Shard | None = None
+    asked_s: float = -1e9
+    reports: list[StatusReport] | None = None
+    committed: tuple[int, int] | None = None
+    committed_before: int | None = None
+    unwell: int = 0
+    positions_s: float = -1e9
+    stuck: Waiting | None = None
+    foreign: str | None = None
+    tried: Command | None = None
+    tries: int = 0
+    tried_s: float = -1e9
+    refused: str = ""
+
+
+@dataclass(slots=True)
+class Census:
+    """Counted over all records, once for each revision of the store."""
+
+    revision: int = -1
+    hosting: Mapping[str, int] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
+
+
+class Reconciler:
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        kube: Kube,
+        watched: Watched,
+        commander: Commander,
+        control: Control,
+        poster: EventPoster,
+        publisher: Publisher,
+        clock_s: Callable[[], float],
+        log: Logger,
+    ) -> None:
+        self.settings = settings
+        self.kube = kube
+        self.watched = watched
+        self.commander = commander
+        self.host = commander.host
+        self.control = control
+        self.poster = poster
+        self.publisher = publisher
+        self.clock_s = clock_s
+        self.log = log
+        self.looked: Callable[[], None] = lambda: None
+        # Shards whose reconcile ended in an exception nobody expected, and which.
+        self.broken: dict[str, Exception] = {}
+        self._known: dict[str, Known] = {}
+        self._replication: dict[str, tuple[Shard, tuple[str, ...] | None]] = {}
+        self._census = Census()
+        self._begun_s = clock_s()
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def situation(self, name: str) -> Situation | None:
+        body = self.watched.shards.get(name)
+        return self._situation(shard_spec(body)) if body is not None else None
+
+    def _situation(self, spec: ShardSpec) -> Situation:
+        census, host = self._census, self.host
+        if census.revision != host.revision or not host.revision:
+            census.revision = host.revision
+            census.hosting = count_replicas(host.shards.values())
+            census.hosts = frozenset(node for each in host.shards.values() for node in hosts(each))
+        places = self.watched.nodes.places(
+            census.hosts, self.watched.drained(), self.settings.node_grace_s
+        )
+        return Situation(spec, host.shards.get(spec.name), places, census.hosting)
+
+    def replication(self) -> dict[str, Replication] | None:
+        """Of every shard, for the gates; None while the records have not been read."""
+        if not self.host.begun.is_set():
+            return None
+        found = {}
+        for name, record in self.host.shards.items():
+            seen = self._replication.get(name)
+            current = seen is not None and seen[0] is record
+            behind = seen[1] if seen is not None and current else None
+            found[name] = Replication(frozenset(each.node for each in record.ensemble), behind)
+        return found
+
+    def node_heard(self) -> None:
+        """A node came, went or changed: replicas are asked anew."""
+        for known in self._known.values():
+            known.asked_s, known.unwell, known.tries = -1e9, 0, 0
+
+    # --- one Shard -------------------------------------------------------------------------------
+
+    async def reconcile(self, name: str) -> float | None:
+        """Seconds until it is to be looked at again though nothing is heard; None: it is gone."""
+        known = self._known.setdefault(name, Known())
+        try:
+            again_s = await self._reconcile(name, known)
+        except Conflict:
+            return CONFLICT_S
+        except (ApiFailure, Unavailable) as failure:
+            known.failures += 1
+            usual = isinstance(failure, ApiUnavailable | Unavailable)
+            (self.log.info if usual else self.log.error)("waits", shard=name, why=str(failure))
+            return min(BACKOFF_MAX_S, 0.5 * 2 ** min(known.failures, 10)) * _jitter()
+        except Exception as failure:
+            self.broken[name] = failure
+            self.log.exception("reconcile failed", shard=name)
+            return BACKOFF_MAX_S
+        known.failures = 0
+        self.broken.pop(name, None)
+        if again_s is None:
+            self._known.pop(name, None)
+        return again_s
+
+    async def _reconcile(self, name: str, known: Known) -> float | None:
+        body = self.watched.shards.get(name)
+        if body is None:
+            return await self._look_after_orphan(name, known)
+        spec = shard_spec(body)
+        if spec.deleting and not spec.finalized:
+            return self.settings.resync_s
+        if not spec.finalized:
+            spec = shard_spec(body := await self._change_finalizers(body, add=True))
+        if not self.host.begun.is_set():
+            return await self._wait_for_metadata(body, spec, known)
+        trouble = self._trouble(name)
+        if spec.deleting:
+            return await self._end(body, spec, known, trouble)
+        found = Plan()
+        if trouble is None:
+            found = await self._carry_out(body, plan(self._situation(spec)), known)
+        record = self.host.shards.get(name)
+        self._tell_changes(body, record, known)
+        self._tell_stuck(body, found.waiting, known)
+        leader = record.leader.node if record and record.leader else None
+        await self._publish(body, spec, leader, known)
+        seen = await self._look(spec, record, found, trouble, known)
+        await self._write_status(body, seen, known)
+        return self._again_s(seen, found, known)
+
+    async def _look_after_orphan(self, name: str, known: Known) -> float | None:
+        """A record whose Shard is gone: it is served on, and the gates wait for it too."""
+        record = self.host.shards.get(name)
+        self.publisher.forget(name)
+        if record is None:
+            self._replication.pop(name, None)
+            return None
+        spec = ShardSpec(name, "", 0, replicas=len(record.ensemble))
+        seen = await self._look(spec, record, Plan(), None, known)
+        return self._again_s(seen, Plan(), known)
+
+    async def _wait_for_metadata(self, body: Json, spec: ShardSpec, known: Known) -> float:
+        waited_s = self.clock_s() - self._begun_s
+        if waited_s >= METADATA_PATIENCE_S:
+            told = "the metadata store has not answered yet: shards serve, nothing else is done"
+            trouble = Trouble("MetadataUnavailable", told)
+            await self._write_status(body, Observed(spec, None, Plan(), trouble=trouble), known)
+        return LOOK_MIN_S * _jitter()
+
+    def _trouble(self, name: str) -> Trouble | None:
+        unreadable, stopped = self.host.unreadable.get(name), self.host.stopped.get(name)
+        if isinstance(unreadable, NewerRecord):
+            return Trouble("NewerRecord", f"{unreadable}; this operator leaves it alone")
+        if unreadable is not None:
+            return Trouble("BadRecord", str(unreadable))
+        return Trouble("Stopped", str(stopped)) if stopped is not None else None
+
+    # --- deciding --------------------------------------------------------------------------------
+
+    async def _carry_out(self, body: Json, decided: Plan, known: Known) -> Plan:
+        """The plan, or what is waited for if its command is refused or was asked a moment ago."""
+        if decided.command is None:
+            known.tried, known.tries = None, 0
+            return decided
+        repeated = decided.command == known.tried
+        if not repeated:
+            known.tried, known.tries, known.refused = decided.command, 0, ""
+        wait_s = min(RETRY_MAX_S, 2.0 ** (known.tries - 1)) if known.tries else 0.0
+        left_s = known.tried_s + wait_s - self.clock_s()
+        if left_s > 0:
+            told = f"{decided.message}; asked {known.tries} times"
+            told = f"{told}: {known.refused}" if known.refused else told
+            return Plan(waiting=Waiting(decided.reason, told), again_s=left_s)
+        known.tries += 1
+        known.tried_s = self.clock_s()
+        answer = await self.commander.command(body["metadata"]["name"], decided.command)
+        if isinstance(answer, Rejected):
+            if answer.reason != known.refused:
+                told = f"{decided.message}; refused: {answer.reason}"
+                self.poster.tell(body, Told("Refused", told, warning=True))
+            known.refused = answer.reason
+            waiting = Waiting("Refused", f"{decided.message}; refused: {answer.reason}")
+            return Plan(waiting=waiting, again_s=LOOK_MIN_S)
+        if known.tries == 1:
+            self.poster.tell(body, Told(decided.reason, decided.message))
+        return Plan(waiting=Waiting(decided.reason, decided.message), again_s=LOOK_MIN_S)
+
+    def _tell_changes(self, body: Json, record: Shard | None, known: Known) -> None:
+        adopted = known.told is None and record is not None and not body.get("status")
+        if adopted and record is not None and record.epoch and known.tried is None:
+            nodes = ", ".join(member.node for member in record.ensemble)
+            self.poster.tell(body, Told("Adopted", f"the shard was there already, on {nodes}"))
+        for told in events.changes(known.told, record):
+            self.poster.tell(body, told)
+        known.told = record
+
+    def _tell_stuck(self, body: Json, waiting: Waiting | None, known: Known) -> None:
+        stuck = waiting if waiting is not None and waiting.stuck else None
+        if stuck is not None and stuck != known.stuck:
+            self.poster.tell(body, Told(stuck.reason, stuck.message, warning=True))
+        elif stuck is None and known.stuck is not None:
+            self.poster.tell(body, Told("GoesOn", f"no longer so: {known.stuck.message}"))
+        known.stuck = stuck
+
+    # --- ending ----------------------------------------------------------------------------------
+
+    async def _end(
+        self, body: Json, spec: ShardSpec, known: Known, trouble: Trouble | None
+    ) -> float | None:
+        record = self.host.shards.get(spec.name)
+        end = ending(spec, record)
+        retained = end.done and end.reason == "Retained"
+        if trouble is not None and not retained and spec.deletion != "Retain":
+            await self._write_status(
+                body, Observed(spec, record, Plan(), trouble=trouble), known
+            )
+            return LOOK_MIN_S
+        if end.done or trouble is not None:
+            if trouble is not None:
+                self.poster.tell(body, Told("Retained", "its record is left as it is"))
+            else:
+                self.poster.tell(body, Told(end.reason, end.message))
+            await self.publisher.withdraw(spec)
+            await self._change_finalizers(body, add=False)
+            return LOOK_MIN_S
+        if end.command is not None:
+            wanted = Plan(end.command, end.reason, end.message)
+            decided = await self._carry_out(body, wanted, known)
+        else:
+            decided = Plan(waiting=end.waiting)
+        self._tell_stuck(body, decided.waiting, known)
+        record = self.host.shards.get(spec.name)
+        await self._write_status(body, Observed(spec, record, decided), known)
+        return LOOK_MIN_S
+
+    async def _change_finalizers(self, body: Json, *, add: bool) -> Json:
+        meta = body["metadata"]
+        kept = [each for each in meta.get("finalizers") or () if each != FINALIZER]
+        change = {
+            "metadata": {
+                "finalizers": [*kept, FINALIZER] if add else kept,
+                "resourceVersion": meta.get("resourceVersion"),
+            }
+        }
+        try:
+            written_body = await self.kube.patch(self.kube.shard(meta["name"]), change)
+        except NotFound:
+            self.watched.shard("DELETED", body)
+            raise
+        if add:
+            self.watched.wrote_shard(written_body)
+        return written_body
+
+    # --- telling ---------------------------------------------------------------------------------
+
+    async def _publish(
+        self, body: Json, spec: ShardSpec, leader: str | None, known: Known
+    ) -> None:
+        foreign = await self.publisher.publish(spec, self.watched.nodes.leader_pod(leader))
+        if foreign is not None and foreign != known.foreign:
+            told = f"{foreign}: clients find the shard through the directory only"
+            self.poster.tell(body, Told("NameTaken", told, warning=True))
+        known.foreign = foreign
+
+    async def _look(
+        self,
+        spec: ShardSpec,
+        record: Shard | None,
+        decided: Plan,
+        trouble: Trouble | None,
+        known: Known,
+    ) -> Observed:
+        """Asks the replicas when something has changed, is not well, or positions are due."""
+        pause_s = min(LOOK_MIN_S * 1.5**known.unwell, self.settings.positions_s)
+        pause_s = pause_s if known.unwell else self.settings.positions_s
+        due = record is not known.asked or self.clock_s() - known.asked_s >= pause_s
+        if record is not None and due:
+            known.reports = await ask_members(self.host.name, self.control, record)
+            known.asked, known.asked_s = record, self.clock_s()
+            known.committed_before = self._committed(record, known)
+        seen = Observed(
+            spec,
+            record,
+            decided,
+            known.reports if record is not None else None,
+            known.committed_before,
+            trouble,
+            self.host.election_waits(spec.name),
+            f"{self.settings.node_selector},shardlog.dev/pool={spec.pool}",
+        )
+        if record is not None and due:
+            known.unwell = 0 if seen.fully_replicated else min(known.unwell + 1, 20)
+            self._replication[spec.name] = (record, seen.behind)
+            self.looked()
+        return seen
+
+    def _committed(self, record: Shard, known: Known) -> int | None:
+        """How far the leader had committed at the look before this one, in the same epoch."""
+        before = known.committed
+        leader = (each for each in known.reports or () if each.member == record.leader)
+        report = next(leader, None)
+        known.committed = (report.epoch, report.commit) if report else None
+        return before[1] if before and report and before[0] == report.epoch else None
+
+    async def _write_status(self, body: Json, seen: Observed, known: Known) -> None:
+        before = body.get("status") or {}
+        now_s = self.clock_s()
+        due = now_s - known.positions_s >= self.settings.positions_s
+        status = build(seen, before, written(time.time()))
+        if not is_worth_writing(before, status, due):
+            return
+        path = self.kube.shard(seen.spec.name, "status")
+        try:
+            self.watched.wrote_shard(await self.kube.replace(path, {**body, "status": status}))
+        except NotFound:
+            self.watched.shard("DELETED", body)
+            raise
+        known.positions_s = now_s
+
+    def _again_s(self, seen: Observed, decided: Plan, known: Known) -> float:
+        again = [self.settings.positions_s * _jitter()]
+        if decided.again_s is not None:
+            again.append(decided.again_s)
+        record = seen.record
+        if record is not None and known.unwell:
+            again.append(LOOK_MIN_S * 1.5**known.unwell)
+        if record is not None and record.status is not Status.STEADY:
+            again.append(LOOK_MIN_S)
+        return max(0.05, min(again))
+
+
+def _jitter() -> float:
+    """A thousand Shards that were heard of at once are not looked at at once for ever."""
+    return random.uniform(0.8, 1.2)
+
+
+NEWS_S = 0.1
+
+
+async def follow_records(reconciler: Reconciler, changed: Callable[[str], None]) -> None:
+    """Tells of every shard whose record has changed; what came and went between looks is left."""
+    host = reconciler.host
+    await host.begun.wait()
+    seen: dict[str, Shard] = {}
+    given_up: frozenset[str] = frozenset()
+    while True:
+        if host.shards != seen:
+            for name in {*host.shards, *seen}:
+                if host.shards.get(name) is not seen.get(name):
+                    changed(name)
+            seen = dict(host.shards)
+        now = frozenset((*host.stopped, *host.unreadable))
+        for name in now ^ given_up:
+            changed(name)
+        given_up = now
+        await asyncio.sleep(NEWS_S)

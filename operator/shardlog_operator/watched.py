@@ -1,0 +1,97 @@
+"""The objects of the API as kopf's watches last told of them, and who wants to know.
+
+Nothing here is the truth: an object may be older than what stands at the API server, so every write
+names the version that it was made from.  What a write answers is taken at once, so that nobody
+looks at what we have just replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shardlog_operator.nodes import Nodes, node_pod
+from shardlog_operator.spec import Operation, OperationSpec, operation_spec
+
+Json = Any
+Heard = Callable[[str], None]
+
+
+class Watched:
+    """`shard_heard` and `operation_heard` get a name, `nodes_changed` is told of any change."""
+
+    def __init__(self, nodes: Nodes, node_labels: dict[str, str]) -> None:
+        self.nodes = nodes
+        self._node_labels = node_labels
+        self.shards: dict[str, Json] = {}
+        self.operations: dict[str, Json] = {}
+        self.shard_heard: Heard = _nobody
+        self.operation_heard: Heard = _nobody
+        self.nodes_changed: Callable[[], None] = lambda: None
+        self.pod_heard: Heard = _nobody
+
+    # --- kopf's side -----------------------------------------------------------------------------
+
+    def shard(self, kind: str | None, body: Json) -> None:
+        _take(self.shards, kind, body)
+        self.shard_heard(body["metadata"]["name"])
+
+    def operation(self, kind: str | None, body: Json) -> None:
+        _take(self.operations, kind, body)
+        self.operation_heard(body["metadata"]["name"])
+        if body["spec"].get("operation") == Operation.DRAIN:
+            self.nodes_changed()
+
+    def pod(self, kind: str | None, body: Json) -> None:
+        meta = body["metadata"]
+        labels = meta.get("labels") or {}
+        if any(labels.get(name) != value for name, value in self._node_labels.items()):
+            return
+        if kind == "DELETED":
+            changed = self.nodes.drop(meta["name"], meta.get("uid"))
+        else:
+            changed = self.nodes.take(node_pod(body))
+        self.pod_heard(meta["name"])
+        if changed:
+            self.nodes_changed()
+
+    # --- our own writes --------------------------------------------------------------------------
+
+    def wrote_shard(self, body: Json) -> None:
+        _take(self.shards, None, body)
+
+    def wrote_operation(self, body: Json) -> None:
+        _take(self.operations, None, body)
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def drained(self) -> frozenset[str]:
+        """Nodes that a Drain names, for as long as it is there."""
+        drains = (each for each in self.specs() if each.operation is Operation.DRAIN)
+        return frozenset(each.node for each in drains if each.node and not each.deleting)
+
+    def specs(self) -> list[OperationSpec]:
+        return [operation_spec(body) for body in self.operations.values()]
+
+
+def _nobody(name: str) -> None:
+    pass
+
+
+def _take(known: dict[str, Json], kind: str | None, body: Json) -> None:
+    """An older one is not taken for news, and another one of the name is not deleted by mistake."""
+    meta = body["metadata"]
+    name = meta["name"]
+    before = known.get(name)
+    same = before is not None and before["metadata"].get("uid") == meta.get("uid")
+    if kind == "DELETED":
+        if before is None or same:
+            known.pop(name, None)
+    elif not same or version_of(body) >= version_of(before):
+        known[name] = body
+
+
+def version_of(body: Json) -> int:
+    """Of one object versions grow; they are compared for nothing else."""
+    found = body["metadata"].get("resourceVersion", "")
+    return int(found) if found.isdecimal() else 0

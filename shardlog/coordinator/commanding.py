@@ -1,0 +1,46 @@
+"""Commands of a shard, one at a time, each answered in time and then heard of.
+
+The machine refuses a second command as busy, so whoever asks waits for its turn.  A command that
+was accepted stands in the metadata; the watch tells of it a moment later, and whoever looks at the
+records next shall find what was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from shardlog.coordinator.host import CoordinatorHost
+from shardlog.metadata.records import shard_key
+from shardlog.protocol.coordination import Accepted, Command, Rejected
+
+COMMAND_TIMEOUT_MS = 10_000
+HEARD_MS = 2
+
+
+class Commander:
+    """All commands of one process go this way."""
+
+    def __init__(self, host: CoordinatorHost) -> None:
+        self.host = host
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def is_busy(self, shard: str) -> bool:
+        return shard in self._turns and self._turns[shard].locked()
+
+    async def command(self, shard: str, command: Command) -> Accepted | Rejected:
+        """`Unavailable` if the store does not answer when it is asked what stands now."""
+        async with self._turns[shard]:
+            try:
+                async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
+                    answer = await self.host.command(shard, command)
+            except TimeoutError:
+                return Rejected(0, "no answer in time: it may be done, or not")
+        if isinstance(answer, Accepted):
+            await self._heard_of(shard)
+        return answer
+
+    async def _heard_of(self, shard: str) -> None:
+        found = await self.host.store.get(shard_key(shard))
+        while found is not None and self.host.revision < found.version:
+            await asyncio.sleep(HEARD_MS / 1000)
