@@ -1,8 +1,8 @@
 """The end of a Shard: what its finalizer waits for.
 
 With `Retain` nothing happens to the shard: record and data stay, it goes on serving, and a Shard of
-that name made again takes it over as it is.  With `Delete` every replica is destroyed, and the Shard
-goes when the record is gone; a node that does not answer is waited for.
+that name made again takes it over as it is.  With `Delete` every replica is destroyed, and the
+Shard goes when the record is gone; a node that does not answer is waited for.
 """
 
 from __future__ import annotations

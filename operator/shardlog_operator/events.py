@@ -77,11 +77,15 @@ def changes(before: Shard | None, now: Shard | None) -> list[Told]:
         found.append(
             Told("Reconfigured", f"epoch {now.epoch}: the members are {', '.join(members)}")
         )
-    elif before.change and not now.change and now.status is Status.STEADY:
-        found.append(Told("ReconfigurationAborted", f"epoch {now.epoch}: {described(before)}", True))
-    elif before.joining and not now.joining and not now.change and now.status is Status.STEADY:
-        found.append(Told("ReconfigurationAborted", f"epoch {now.epoch}: {described(before)}", True))
+    elif now.status is Status.STEADY and not now.change and _was_changing(before, now):
+        told = f"epoch {now.epoch}: {described(before)}"
+        found.append(Told("ReconfigurationAborted", told, warning=True))
     return found
+
+
+def _was_changing(before: Shard, now: Shard) -> bool:
+    """It was prepared, or somebody was joining; and nobody is any more."""
+    return bool(before.change or (before.joining and not now.joining))
 
 
 def _nodes(shard: Shard) -> list[str]:

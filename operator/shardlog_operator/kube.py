@@ -73,9 +73,7 @@ def log_in() -> kopf.ConnectionInfo:
 class Kube:
     """One namespace.  The session is made again when the API server does not know us any more."""
 
-    def __init__(
-        self, namespace: str, connect: Callable[[], kopf.ConnectionInfo] = log_in
-    ) -> None:
+    def __init__(self, namespace: str, connect: Callable[[], kopf.ConnectionInfo] = log_in) -> None:
         self.namespace = namespace
         self._connect = connect
         self._session: aiohttp.ClientSession | None = None
@@ -94,6 +92,10 @@ class Kube:
 
     def pod(self, name: str, subresource: str = "") -> str:
         return self._named("/api/v1", "pods", name, subresource)
+
+    def listing(self, plural: str) -> str:
+        group = "/api/v1" if plural == "pods" else f"/apis/{API_VERSION}"
+        return self._named(group, plural)
 
     def service(self, name: str = "") -> str:
         return self._named("/api/v1", "services", name)

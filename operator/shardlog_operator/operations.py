@@ -106,7 +106,8 @@ def _swap(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
     if under_way:
         return _runs(described(record), started=True)
     if old not in members:
-        if asked.started or (asked.new is not None and asked.new in members):
+        begun = asked.started or asked.phase is OperationPhase.RUNNING
+        if begun or (asked.new is not None and asked.new in members):
             return _done(f"the members are {', '.join(sorted(members))}")
         return _failed(f"{old} is not a member")
     if asked.started:

@@ -168,7 +168,9 @@ def _replace(situation: Situation, record: Shard, node: str, reason: str) -> Pla
         return Plan(Contract(node), reason, f"{node} is given up: {why}")
     new = node_for(spec, record, places, situation.hosting, node)
     if new is None:
-        return _wait("NoNodeToSwap", f"{why}, and there is no other node for its replica", stuck=True)
+        return _wait(
+            "NoNodeToSwap", f"{why}, and there is no other node for its replica", stuck=True
+        )
     if len(record.ensemble) == 1:
         return Plan(Expand(new), reason, f"{new} is added: {why}, and it has the only replica")
     needed = record.quorum.of(len(record.ensemble)).replication

@@ -45,9 +45,7 @@ class EventPoster:
         level = self._log.warning if told.warning else self._log.info
         level(told.reason, about=about["metadata"]["name"], told=told.message)
         self._waiting.append(
-            events.manifest(
-                told, about, discovery.COMPONENT, self._instance, now_s, written(now_s)
-            )
+            events.manifest(told, about, discovery.COMPONENT, self._instance, now_s, written(now_s))
         )
         self._some.set()
 
@@ -96,9 +94,7 @@ class Publisher:
         self._published[spec.name] = ((spec.uid, leader), now_s)
         return None
 
-    async def _apply(
-        self, path: Callable[[str], str], wanted: Json, spec: ShardSpec
-    ) -> str | None:
+    async def _apply(self, path: Callable[[str], str], wanted: Json, spec: ShardSpec) -> str | None:
         try:
             found = await self._kube.get(path(spec.name))
         except NotFound:

@@ -151,13 +151,13 @@ class Reconciler:
         known = self._known.setdefault(name, Known())
         try:
             again_s = await self._reconcile(name, known)
-        except Conflict:
+        except (Conflict, NotFound):
             return CONFLICT_S
         except (ApiFailure, Unavailable) as failure:
             known.failures += 1
             usual = isinstance(failure, ApiUnavailable | Unavailable)
             (self.log.info if usual else self.log.error)("waits", shard=name, why=str(failure))
-            return min(BACKOFF_MAX_S, 0.5 * 2 ** min(known.failures, 10)) * _jitter()
+            return min(BACKOFF_MAX_S, 2.0 ** min(known.failures - 2, 10)) * _jitter()
         except Exception as failure:
             self.broken[name] = failure
             self.log.exception("reconcile failed", shard=name)
@@ -174,8 +174,9 @@ class Reconciler:
             return await self._look_after_orphan(name, known)
         spec = shard_spec(body)
         if spec.deleting and not spec.finalized:
-            return self.settings.resync_s
+            return None
         if not spec.finalized:
+            self._tell_adopted(body)
             spec = shard_spec(body := await self._change_finalizers(body, add=True))
         if not self.host.begun.is_set():
             return await self._wait_for_metadata(body, spec, known)
@@ -251,11 +252,14 @@ class Reconciler:
             self.poster.tell(body, Told(decided.reason, decided.message))
         return Plan(waiting=Waiting(decided.reason, decided.message), again_s=LOOK_MIN_S)
 
-    def _tell_changes(self, body: Json, record: Shard | None, known: Known) -> None:
-        adopted = known.told is None and record is not None and not body.get("status")
-        if adopted and record is not None and record.epoch and known.tried is None:
+    def _tell_adopted(self, body: Json) -> None:
+        """The finalizer comes before the record: who finds both the other way round adopts."""
+        record = self.host.shards.get(body["metadata"]["name"])
+        if record is not None:
             nodes = ", ".join(member.node for member in record.ensemble)
             self.poster.tell(body, Told("Adopted", f"the shard was there already, on {nodes}"))
+
+    def _tell_changes(self, body: Json, record: Shard | None, known: Known) -> None:
         for told in events.changes(known.told, record):
             self.poster.tell(body, told)
         known.told = record
@@ -277,9 +281,7 @@ class Reconciler:
         end = ending(spec, record)
         retained = end.done and end.reason == "Retained"
         if trouble is not None and not retained and spec.deletion != "Retain":
-            await self._write_status(
-                body, Observed(spec, record, Plan(), trouble=trouble), known
-            )
+            await self._write_status(body, Observed(spec, record, Plan(), trouble=trouble), known)
             return LOOK_MIN_S
         if end.done or trouble is not None:
             if trouble is not None:
@@ -313,15 +315,12 @@ class Reconciler:
         except NotFound:
             self.watched.shard("DELETED", body)
             raise
-        if add:
-            self.watched.wrote_shard(written_body)
+        self.watched.wrote_shard(written_body)
         return written_body
 
     # --- telling ---------------------------------------------------------------------------------
 
-    async def _publish(
-        self, body: Json, spec: ShardSpec, leader: str | None, known: Known
-    ) -> None:
+    async def _publish(self, body: Json, spec: ShardSpec, leader: str | None, known: Known) -> None:
         foreign = await self.publisher.publish(spec, self.watched.nodes.leader_pod(leader))
         if foreign is not None and foreign != known.foreign:
             told = f"{foreign}: clients find the shard through the directory only"

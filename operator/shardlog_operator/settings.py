@@ -62,9 +62,7 @@ class OperatorSettings(ProcessSettings):
     )
     etcd_tls_key: str | None = Field(default=None, description="PEM file: its key")
 
-    plain: bool = Field(
-        default=False, description="no TLS to nodes, for a network that is trusted"
-    )
+    plain: bool = Field(default=False, description="no TLS to nodes, for a network that is trusted")
     tls_authority: str | None = Field(
         default=None, description="PEM file: whose certificates are believed of nodes"
     )
@@ -79,7 +77,8 @@ class OperatorSettings(ProcessSettings):
     http_port: Port = Field(default=7410, description="its port; 0 for any that is free")
 
     resync_s: Seconds = Field(
-        default=300.0, description="every Shard is looked at so often, though nothing was heard"
+        default=60.0,
+        description="everything is listed anew so often, in case a watch has missed something",
     )
     positions_s: Seconds = Field(
         default=30.0, description="positions in a Shard's status are written at most so often"

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from shardlog_operator.nodes import Nodes, node_pod
-from shardlog_operator.spec import Operation, OperationSpec, operation_spec
+from shardlog_operator.spec import SHARDS, Operation, OperationSpec, operation_spec
 
 Json = Any
+PODS = "pods"
 Heard = Callable[[str], None]
 
 
@@ -54,6 +55,29 @@ class Watched:
         self.pod_heard(meta["name"])
         if changed:
             self.nodes_changed()
+
+    def relist(self, plural: str, bodies: list[Json]) -> None:
+        """All that there is of a kind: what else we know of is gone."""
+        there = {body["metadata"]["name"] for body in bodies}
+        if plural == PODS:
+            gone = [{"metadata": {"name": name}} for name in self.nodes.pods if name not in there]
+            for pod in gone:
+                self.pod("DELETED", pod | {"metadata": pod["metadata"] | self._labelled()})
+            for body in bodies:
+                self.pod(None, body)
+            return
+        known, take = (
+            (self.shards, self.shard) if plural == SHARDS else (self.operations, self.operation)
+        )
+        for name in [name for name in known if name not in there]:
+            take("DELETED", known[name])
+        for body in bodies:
+            before = known.get(body["metadata"]["name"])
+            if before is None or version_of(before) < version_of(body):
+                take(None, body)
+
+    def _labelled(self) -> Json:
+        return {"labels": dict(self._node_labels)}
 
     # --- our own writes --------------------------------------------------------------------------
 

@@ -1,0 +1,173 @@
+"""ShardOperations judged by the record alone, so that any operator may go on with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_operator.values import joining, places, record, situation, spec, swapping
+from shardlog.protocol.coordination import AbortChange, Promote, Swap
+from shardlog.protocol.messages import Operation as Change
+from shardlog.protocol.messages import Reconfiguration
+from shardlog.protocol.shard import Phase, Shard, Status
+from shardlog_operator.deleting import ending
+from shardlog_operator.operations import PATIENCE_S, judge, judge_drain
+from shardlog_operator.spec import (
+    Deletion,
+    Operation,
+    OperationPhase,
+    OperationSpec,
+    ShardSpec,
+    operation_spec,
+)
+
+PENDING, RUNNING = OperationPhase.PENDING, OperationPhase.RUNNING
+DONE, FAILED = OperationPhase.SUCCEEDED, OperationPhase.FAILED
+
+
+def asked(operation: Operation, **fields: object) -> OperationSpec:
+    return OperationSpec("op", "uid", 1, operation, "orders", **fields)  # type: ignore[arg-type]
+
+
+def promote(node: str) -> OperationSpec:
+    return asked(Operation.PROMOTE, node=node)
+
+
+def swap(old: str, new: str | None = None, **fields: object) -> OperationSpec:
+    return asked(Operation.SWAP, old=old, new=new, **fields)
+
+
+def abort(**fields: object) -> OperationSpec:
+    return asked(Operation.ABORT, **fields)
+
+
+ELECTING = record(leader=None, status=Status.ELECTION)
+CONTRACTING = record(
+    change=Reconfiguration(Change.CONTRACT, (), record().ensemble[2], None), phase=Phase.PREPARE
+)
+
+CASES = {
+    "promote": (promote("b"), record(), spec(), RUNNING, Promote("b")),
+    "it leads": (promote("a"), record(), spec(), DONE, None),
+    "a stranger": (promote("z"), record(), spec(), FAILED, None),
+    "promote waits for an election": (promote("b"), ELECTING, spec(), RUNNING, None),
+    "promote waits for a change": (promote("b"), swapping("c", "d"), spec(), RUNNING, None),
+    "promote waits for a pause": (promote("b"), record(), spec(paused=True), RUNNING, None),
+    "swap": (swap("c", "d"), record(), spec(), RUNNING, Swap("c", "d")),
+    "swap for whom the operator chooses": (swap("c"), record(), spec(), RUNNING, Swap("c", "d")),
+    "swap of the leader": (swap("a", "d"), record(), spec(), RUNNING, Swap("a", "d")),
+    "swap is under way": (swap("c", "d"), swapping("c", "d"), spec(), RUNNING, None),
+    "somebody joins for it": (swap("c", "d"), joining("d", "c"), spec(), RUNNING, None),
+    "another swap is under way": (swap("b", "d"), swapping("c", "e"), spec(), RUNNING, None),
+    "a contract is under way": (swap("b", "d"), CONTRACTING, spec(), RUNNING, None),
+    "swapped": (swap("c", "d", started=True), record("abd"), spec(), DONE, None),
+    "swapped before anybody looked": (swap("c", "d"), record("abd"), spec(), DONE, None),
+    "swapped for whom the operator chose": (
+        swap("c", started=True), record("abd"), spec(), DONE, None,
+    ),
+    "swapped by an operator that was killed": (
+        swap("c", phase=RUNNING), record("abd"), spec(), DONE, None,
+    ),
+    "not a member": (swap("z", "d"), record(), spec(), FAILED, None),
+    "a member already": (swap("c", "b"), record(), spec(), FAILED, None),
+    "no such node": (swap("c", "z"), record(), spec(), FAILED, None),
+    "given up by somebody": (swap("c", "d", started=True), record(), spec(), FAILED, None),
+    "the only replica": (swap("a", "d"), record("a"), spec(1), FAILED, None),
+    "abort": (abort(), swapping("c", "d"), spec(), RUNNING, AbortChange()),
+    "abort of a join": (abort(), joining("d"), spec(4), RUNNING, AbortChange()),
+    "aborted": (abort(started=True), record(), spec(), DONE, None),
+    "aborted, and sent away": (
+        abort(started=True), joining("d", cancelled=True), spec(), DONE, None,
+    ),
+    "abort between two steps": (abort(), record(), spec(5), DONE, None),
+    "too late": (abort(), swapping("c", "d", Phase.COMMIT), spec(), FAILED, None),
+    "nothing to abort": (abort(), record(), spec(), FAILED, None),
+    "halted": (promote("b"), record(halted="why"), spec(), FAILED, None),
+    "deleted": (promote("b"), record(), spec(deleting=True), FAILED, None),
+    "not created yet": (promote("b"), None, spec(), RUNNING, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_judged(case: str):
+    operation, shard, wanted, phase, command = CASES[case]
+    found = judge(operation, situation(shard, wanted, places()), 1.0)
+    assert (found.phase, found.command) == (phase, command)
+    assert found.message
+
+
+def test_no_such_shard():
+    assert judge(promote("b"), None, 0.0).phase is FAILED
+
+
+def test_a_promotion_is_not_waited_for_without_end():
+    found = judge(promote("b"), situation(record(), spec(), places()), PATIENCE_S)
+    assert found.phase is FAILED
+    assert "caught up" in found.message
+
+
+def test_an_abort_gives_up_the_scaling_too():
+    for shard in (joining("d"), record()):
+        assert judge(abort(), situation(shard, spec(5), places()), 0.0).give_up_scaling
+    assert not judge(abort(), situation(swapping("c", "d"), spec(3), places()), 0.0).give_up_scaling
+
+
+def test_a_swap_waits_for_a_node():
+    found = judge(swap("c"), situation(record(), spec(), places("abc")), 0.0)
+    assert (found.phase, found.command) == (RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    ("shards", "phase"),
+    [
+        ([], DONE),
+        ([record("abc")], RUNNING),
+        ([record("bcd")], DONE),
+        ([joining("a", nodes="bcd")], RUNNING),
+        ([record("bcd", "b", removed=record("a").ensemble)], RUNNING),
+    ],
+)
+def test_a_drain_lasts_until_nothing_is_left(shards: list[Shard], phase: OperationPhase):
+    assert judge_drain(OperationSpec("op", "", 1, Operation.DRAIN, node="a"), shards).phase is phase
+
+
+def test_how_far_it_is_stands_in_its_status():
+    body = {
+        "metadata": {"name": "op", "uid": "u"},
+        "spec": {"operation": "AcceptLoss", "shard": "s", "entry": {"epoch": 3, "offset": 9}},
+        "status": {"phase": "Running", "conditions": [{"type": "Started", "status": "True"}]},
+    }
+    found = operation_spec(body)
+    assert (found.phase, found.started, found.entry, found.ended) == (RUNNING, True, (3, 9), False)
+
+
+# --- deletion ------------------------------------------------------------------------------------
+
+DELETE, RETAIN = spec(deletion=Deletion.DELETE), spec(deletion=Deletion.RETAIN)
+DYING = record(leader=None, status=Status.DELETING, removed=record().ensemble)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shard", "done", "command", "waits"),
+    [
+        (RETAIN, record(), True, False, False),
+        (RETAIN, ELECTING, True, False, False),
+        (RETAIN, record(halted="why"), True, False, False),
+        (RETAIN, None, True, False, False),
+        (DELETE, None, True, False, False),
+        (DELETE, record(), False, True, False),
+        (DELETE, swapping("c", "d"), False, True, False),
+        (DELETE, DYING, False, False, True),
+        (DELETE, record(halted="why"), False, False, True),
+    ],
+)
+def test_the_end(wanted: ShardSpec, shard: Shard | None, done: bool, command: bool, waits: bool):
+    found = ending(wanted, shard)
+    assert (found.done, found.command is not None, found.waiting is not None) == (
+        done, command, waits,
+    )  # fmt: skip
+
+
+def test_a_deletion_says_whom_it_waits_for():
+    waiting = ending(DELETE, DYING).waiting
+    assert waiting is not None
+    assert waiting.message == "replicas are destroyed on a, b, c"

@@ -1,0 +1,82 @@
+"""Settings of the operator; the document tells of every one."""
+
+import pytest
+from transport.documents import DOCS, table
+
+from shardlog.process.settings import BadSettings, default_of, flag_of
+from shardlog_operator.main import Exit, run
+from shardlog_operator.settings import PROGRAM, OperatorSettings, labels_of, load
+
+LEAST = ["--namespace", "logs", "--plain", "--etcd-endpoints", "etcd:2379"]
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch):
+    for name in OperatorSettings.model_fields:
+        monkeypatch.delenv(PROGRAM.variable_of(name), raising=False)
+
+
+def test_the_least_that_must_be_said():
+    settings = load(LEAST)
+    assert settings.prefix == "/shardlog/logs/"
+    assert settings.node_grace_s == 60
+    assert settings.http_port == 7410
+
+
+def test_by_the_environment(monkeypatch):
+    monkeypatch.setenv("SHARDLOG_OPERATOR_NAMESPACE", "other")
+    monkeypatch.setenv("SHARDLOG_OPERATOR_ETCD_PREFIX", "/a/")
+    monkeypatch.setenv("SHARDLOG_OPERATOR_SERVICE_HOST", "10.0.0.1")
+    assert load(LEAST[2:]).namespace == "other"
+    assert load(LEAST[2:]).prefix == "/a/"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (LEAST[:3], "etcd_endpoints or metadata is needed"),
+        ([*LEAST, "--metadata", "x"], "and not both"),
+        (["--namespace", "n", "--etcd-endpoints", "e"], "or plain, for no TLS"),
+        ([*LEAST, "--tls-key", "k"], "plain: set together"),
+        ([*LEAST, "--node-selector", "app"], "'app' is not name=value"),
+        ([*LEAST, "--node-addresses", "host"], "{node} is not in it"),
+        ([*LEAST, "--etcd-tls-key", "k"], "go together"),
+        ([*LEAST, "--node-grace-s", "0"], "node_grace_s"),
+        ([*LEAST, "--no-such", "0"], "--no-such"),
+        (["--plain", "--etcd-endpoints", "e"], "namespace: needed"),
+    ],
+)
+def test_refused(arguments: list[str], told: str):
+    with pytest.raises(BadSettings) as caught:
+        load(arguments)
+    assert told in str(caught.value)
+
+
+def test_bad_settings_are_one_line(capsys):
+    assert run(["--namespace"]) is Exit.USAGE
+    assert capsys.readouterr().err.startswith("shardlog-operator: ")
+
+
+def test_labels():
+    assert labels_of("a/b=c, d=") == {"a/b": "c", "d": ""}
+
+
+def test_help_tells_of_every_setting(capsys):
+    with pytest.raises(SystemExit):
+        load(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for name in OperatorSettings.model_fields:
+        assert flag_of(name) in told
+        assert PROGRAM.variable_of(name) in told
+
+
+def test_the_document_tells_of_every_setting():
+    told = [
+        (row["setting"].strip("`"), row["default"].strip("`"), row["meaning"])
+        for row in table((DOCS / "operator.md").read_text(), "Settings")
+    ]
+    assert told == [
+        (name, default_of(field) or ("needed" if field.is_required() else "none"), meaning)
+        for name, field in OperatorSettings.model_fields.items()
+        if (meaning := field.description)
+    ]
