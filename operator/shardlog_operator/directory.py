@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from shardlog.coordinator.directory_json import reports_json, shard_json
+from shardlog.coordinator.driver import Control
 from shardlog.coordinator.reporting import ask_members
 from shardlog.protocol.shard import Shard, Status
 from shardlog.transport.failures import Unreachable
@@ -82,6 +83,7 @@ class Directory:
     def __init__(
         self,
         reconciler: Reconciler,
+        control: Control,
         nodes: Nodes,
         schedule: Schedule,
         metadata_failure: Callable[[], str],
@@ -89,6 +91,7 @@ class Directory:
     ) -> None:
         self._reconciler = reconciler
         self._host = reconciler.host
+        self._control = control
         self._nodes = nodes
         self._why_not = why_not
         self._metadata_failure = metadata_failure
@@ -136,7 +139,7 @@ class Directory:
         shard = self._host.shards.get(request.match_info["name"])
         if shard is None:
             return self._missing(request)
-        reports = await ask_members(self._host.name, self._reconciler.control, shard)
+        reports = await ask_members(self._host.name, self._control, shard)
         return web.json_response(self._plain(shard) | {"reports": reports_json(shard, reports)})
 
     def _missing(self, request: web.Request) -> web.Response:

@@ -24,6 +24,7 @@ from shardlog.transport.control import ControlClient, ControlLimits, ControlTls
 from shardlog_operator.directory import Directory
 from shardlog_operator.handlers import Connect
 from shardlog_operator.kube import ApiFailure, Kube, log_in, wait_for_kinds
+from shardlog_operator.looking import Looking
 from shardlog_operator.machines import Machines
 from shardlog_operator.nodes import Nodes
 from shardlog_operator.operating import Operating
@@ -69,19 +70,21 @@ class OperatorProcess:
         commander = Commander(self.host)
         self.poster = EventPoster(self.kube, settings.name, self.log)
         publisher = Publisher(self.kube, clock_s)
+        looking = Looking(settings, self.host, control, clock_s)
         self.reconciler = Reconciler(
-            settings, self.kube, self.watched, commander, control, self.poster, publisher,
+            settings, self.kube, self.watched, commander, looking, self.poster, publisher,
             clock_s, self.log,
         )  # fmt: skip
         self.operating = Operating(
             self.kube, self.watched, commander, self.reconciler.situation, self.poster, self.log
         )
-        self.gates = Gates(self.kube, self.nodes, self.reconciler.replication, self.log)
+        self.gates = Gates(self.kube, self.nodes, looking.replication, self.log)
         self.machines = Machines(self.kube, self.nodes, self._nodes_changed, self.log)
         self.schedule = Schedule(clock_s, settings.workers)
         self.operations = Schedule(clock_s, OPERATION_WORKERS)
         self.directory = Directory(
             self.reconciler,
+            control,
             self.nodes,
             self.schedule,
             lambda: self.metadata_failure,
@@ -91,7 +94,7 @@ class OperatorProcess:
         self.watched.operation_heard = self.operations.soon
         self.watched.nodes_changed = self._nodes_changed
         self.watched.pod_heard = lambda _: self.gates.look()
-        self.reconciler.looked = self.gates.look
+        looking.looked = self.gates.look
 
     # --- news ------------------------------------------------------------------------------------
 

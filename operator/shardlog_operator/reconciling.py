@@ -19,22 +19,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardlog.coordinator.commanding import Commander
-from shardlog.coordinator.driver import Control
-from shardlog.coordinator.reporting import ask_members
 from shardlog.coordinator.scaling import count_replicas
 from shardlog.metadata.failures import NewerRecord, Unavailable
 from shardlog.process.logs import Logger
 from shardlog.protocol.coordination import Command, Rejected
-from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard, Status
 from shardlog_operator import events
 from shardlog_operator.deleting import ending
 from shardlog_operator.events import Told
 from shardlog_operator.kube import ApiFailure, ApiUnavailable, Conflict, Kube, NotFound
+from shardlog_operator.looking import LOOK_MIN_S, NEVER_S, Heard, Looking
 from shardlog_operator.operations import hosts
 from shardlog_operator.planning import Plan, Situation, Waiting, plan
 from shardlog_operator.publishing import EventPoster, Publisher, written
-from shardlog_operator.rolling import Replication
 from shardlog_operator.settings import OperatorSettings
 from shardlog_operator.spec import FINALIZER, ShardSpec, shard_spec
 from shardlog_operator.status import Observed, Trouble, build, is_worth_writing
@@ -42,7 +39,6 @@ from shardlog_operator.watched import Watched
 
 Json = Any
 CONFLICT_S = 0.2
-LOOK_MIN_S = 1.0
 BACKOFF_MAX_S = 30.0
 RETRY_MAX_S = 60.0
 METADATA_PATIENCE_S = 5.0
@@ -53,20 +49,15 @@ class Known:
     """Of one Shard, between two reconciles: when it is lost nothing but a moment is."""
 
     failures: int = 0
-    # The record that events were told of, and the one that replicas were last asked about.
+    # The record that events were told of.
     told: Shard | None = None
-    asked: Shard | None = None
-    asked_s: float = -1e9
-    reports: list[StatusReport] | None = None
-    committed: tuple[int, int] | None = None
-    committed_before: int | None = None
-    unwell: int = 0
-    positions_s: float = -1e9
+    heard: Heard = field(default_factory=Heard)
+    positions_s: float = NEVER_S
     stuck: Waiting | None = None
     foreign: str | None = None
     tried: Command | None = None
     tries: int = 0
-    tried_s: float = -1e9
+    tried_s: float = NEVER_S
     refused: str = ""
 
 
@@ -86,7 +77,7 @@ class Reconciler:
         kube: Kube,
         watched: Watched,
         commander: Commander,
-        control: Control,
+        looking: Looking,
         poster: EventPoster,
         publisher: Publisher,
         clock_s: Callable[[], float],
@@ -97,16 +88,14 @@ class Reconciler:
         self.watched = watched
         self.commander = commander
         self.host = commander.host
-        self.control = control
+        self.looking = looking
         self.poster = poster
         self.publisher = publisher
         self.clock_s = clock_s
         self.log = log
-        self.looked: Callable[[], None] = lambda: None
         # Shards whose reconcile ended in an exception nobody expected, and which.
         self.broken: dict[str, Exception] = {}
         self._known: dict[str, Known] = {}
-        self._replication: dict[str, tuple[Shard, tuple[str, ...] | None]] = {}
         self._census = Census()
         self._begun_s = clock_s()
 
@@ -127,22 +116,11 @@ class Reconciler:
         )
         return Situation(spec, host.shards.get(spec.name), places, census.hosting)
 
-    def replication(self) -> dict[str, Replication] | None:
-        """Of every shard, for the gates; None while the records have not been read."""
-        if not self.host.begun.is_set():
-            return None
-        found = {}
-        for name, record in self.host.shards.items():
-            seen = self._replication.get(name)
-            current = seen is not None and seen[0] is record
-            behind = seen[1] if seen is not None and current else None
-            found[name] = Replication(frozenset(each.node for each in record.ensemble), behind)
-        return found
-
     def node_heard(self) -> None:
         """A node came, went or changed: replicas are asked anew."""
         for known in self._known.values():
-            known.asked_s, known.unwell, known.tries = -1e9, 0, 0
+            known.heard.forget()
+            known.tries = 0
 
     # --- one Shard -------------------------------------------------------------------------------
 
@@ -191,7 +169,11 @@ class Reconciler:
         self._tell_stuck(body, found.waiting, known)
         leader = record.leader.node if record and record.leader else None
         await self._publish(body, spec, leader, known)
-        seen = await self._look(spec, record, found, trouble, known)
+        await self.looking.ask(record, known.heard)
+        seen = self.looking.observed(spec, record, found, trouble, known.heard)
+        if self._is_news(body, seen) and await self.looking.ask(record, known.heard, at_once=True):
+            # What was heard a while ago is no reason to write: another operator may know better.
+            seen = self.looking.observed(spec, record, found, trouble, known.heard)
         await self._write_status(body, seen, known)
         return self._again_s(seen, found, known)
 
@@ -200,10 +182,11 @@ class Reconciler:
         record = self.host.shards.get(name)
         self.publisher.forget(name)
         if record is None:
-            self._replication.pop(name, None)
+            self.looking.forget(name)
             return None
         spec = ShardSpec(name, "", 0, replicas=len(record.ensemble))
-        seen = await self._look(spec, record, Plan(), None, known)
+        await self.looking.ask(record, known.heard)
+        seen = self.looking.observed(spec, record, Plan(), None, known.heard)
         return self._again_s(seen, Plan(), known)
 
     async def _wait_for_metadata(self, body: Json, spec: ShardSpec, known: Known) -> float:
@@ -327,45 +310,9 @@ class Reconciler:
             self.poster.tell(body, Told("NameTaken", told, warning=True))
         known.foreign = foreign
 
-    async def _look(
-        self,
-        spec: ShardSpec,
-        record: Shard | None,
-        decided: Plan,
-        trouble: Trouble | None,
-        known: Known,
-    ) -> Observed:
-        """Asks the replicas when something has changed, is not well, or positions are due."""
-        pause_s = min(LOOK_MIN_S * 1.5**known.unwell, self.settings.positions_s)
-        pause_s = pause_s if known.unwell else self.settings.positions_s
-        due = record is not known.asked or self.clock_s() - known.asked_s >= pause_s
-        if record is not None and due:
-            known.reports = await ask_members(self.host.name, self.control, record)
-            known.asked, known.asked_s = record, self.clock_s()
-            known.committed_before = self._committed(record, known)
-        seen = Observed(
-            spec,
-            record,
-            decided,
-            known.reports if record is not None else None,
-            known.committed_before,
-            trouble,
-            self.host.election_waits(spec.name),
-            f"{self.settings.node_selector},shardlog.dev/pool={spec.pool}",
-        )
-        if record is not None and due:
-            known.unwell = 0 if seen.fully_replicated else min(known.unwell + 1, 20)
-            self._replication[spec.name] = (record, seen.behind)
-            self.looked()
-        return seen
-
-    def _committed(self, record: Shard, known: Known) -> int | None:
-        """How far the leader had committed at the look before this one, in the same epoch."""
-        before = known.committed
-        leader = (each for each in known.reports or () if each.member == record.leader)
-        report = next(leader, None)
-        known.committed = (report.epoch, report.commit) if report else None
-        return before[1] if before and report and before[0] == report.epoch else None
+    def _is_news(self, body: Json, seen: Observed) -> bool:
+        before = body.get("status") or {}
+        return is_worth_writing(before, build(seen, before, ""), positions_due=False)
 
     async def _write_status(self, body: Json, seen: Observed, known: Known) -> None:
         before = body.get("status") or {}
@@ -387,8 +334,8 @@ class Reconciler:
         if decided.again_s is not None:
             again.append(decided.again_s)
         record = seen.record
-        if record is not None and known.unwell:
-            again.append(LOOK_MIN_S * 1.5**known.unwell)
+        if record is not None and known.heard.unwell:
+            again.append(self.looking.pause_s(known.heard))
         if record is not None and record.status is not Status.STEADY:
             again.append(LOOK_MIN_S)
         return max(0.05, min(again))

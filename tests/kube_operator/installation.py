@@ -57,7 +57,7 @@ class Installation:
             try:
                 for number in range(operators):
                     await self.start_operator(f"operator-{number}")
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(300):
                     yield self
             finally:
                 for name in list(self.operators):

@@ -1,0 +1,226 @@
+"""What the operator does when something it needs fails: itself, etcd, the API server, a record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from kube_operator.installation import Installation, operation_body, shard_body
+from shardlog.metadata.failures import Unavailable
+from shardlog.metadata.records import decode_shard, encode_shard, shard_key
+from shardlog.metadata.store import Listing, MetadataStore, Swapped, Versioned, Watch
+from shardlog.protocol.coordinator_state import changed
+from shardlog.protocol.shard import Status
+
+THREE = "node-0 node-1 node-2"
+
+
+class Outage:
+    """A store whose answers can be held back, as those of etcd without a quorum."""
+
+    def __init__(self, inner: MetadataStore) -> None:
+        self.inner = inner
+        self.down = False
+
+    def _require(self) -> None:
+        if self.down:
+            raise Unavailable("etcd", "no member answers")
+
+    async def get(self, key: str) -> Versioned | None:
+        self._require()
+        return await self.inner.get(key)
+
+    async def list(self, prefix: str) -> Listing:
+        self._require()
+        return await self.inner.list(prefix)
+
+    async def compare_and_swap(self, key: str, version: int, value: bytes | None) -> Swapped:
+        self._require()
+        return await self.inner.compare_and_swap(key, version, value)
+
+    def watch(self, prefix: str, from_revision: int) -> Watch:
+        return self.inner.watch(prefix, from_revision)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_an_operator_is_killed_half_way_and_another_goes_on(tmp_path: Path, round_: int):
+    async def story() -> None:
+        async with Installation(tmp_path).running() as it:
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            await it.api.change("shards", "orders", {"spec": {"replicas": 5}})
+            wanted = ("Joining", "Prepare", "Commit")[round_]
+
+            def is_under_way() -> bool:
+                record = it.record()
+                busy = record is not None and (record.joining or record.change)
+                return bool(busy) and (it.status().get("reconfiguration") or wanted != "Joining")
+
+            await it.api.until(is_under_way)
+            await it.kill_operator("operator-0")
+            await it.start_operator("operator-1")
+            await it.ready(replicas=5)
+
+    asyncio.run(story())
+
+
+def test_two_operators_at_once(tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path).running(operators=2) as it:
+            for number in range(3):
+                await it.api.create("shards", shard_body(f"shard-{number}", replicas=3))
+            for number in range(3):
+                await it.ready(f"shard-{number}")
+                change = {"spec": {"replicas": 5}}
+                await it.api.change("shards", f"shard-{number}", change)
+            for number in range(3):
+                await it.ready(f"shard-{number}", replicas=5)
+            body = operation_body("away", "Drain", node="node-0")
+            await it.api.create("shardoperations", body)
+            await it.api.until(lambda: "NoNodeToSwap" in it.reasons())
+            # The same decision of both is one event.
+            names = [each["metadata"]["name"] for each in it.api.all("events")]
+            assert len(names) == len(set(names))
+
+    asyncio.run(story())
+
+
+def test_etcd_down_from_the_start_is_said_and_waited_for(tmp_path: Path):
+    async def story() -> None:
+        it = Installation(tmp_path, THREE)
+        async with it.running(operators=0):
+            store = Outage(it.memory.handle())
+            store.down = True
+            process = await it.start_operator(store=store)
+            await it.api.create("shards", shard_body(replicas=3))
+            reason = "MetadataUnavailable"
+            await it.api.until(lambda: it.condition("Ready").get("reason") == reason)
+            assert "metadata store" in it.status()["waitingFor"]
+            await it.api.until(lambda: "no member answers" in process.metadata_failure)
+            store.down = False
+            await it.ready()
+            assert "waitingFor" not in it.status()
+
+    asyncio.run(story())
+
+
+def test_etcd_down_later_holds_up_what_needs_it_and_nothing_else(tmp_path: Path):
+    async def story() -> None:
+        it = Installation(tmp_path)
+        async with it.running(operators=0):
+            store = Outage(it.memory.handle())
+            process = await it.start_operator(store=store)
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            store.down = True
+            await it.api.change("shards", "orders", {"spec": {"replicas": 4}})
+            await it.api.until(lambda: "metadata" in it.status().get("waitingFor", ""))
+            assert it.condition("Available")["status"] == "True"
+            assert process.metadata_failure
+            store.down = False
+            await it.ready(replicas=4)
+
+    asyncio.run(story())
+
+
+def test_the_api_server_goes_away_and_comes_back(tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running() as it:
+            await it.api.create("shards", shard_body(replicas=3))
+            leader = (await it.ready())["leader"]
+            await it.api.stop()
+            await it.end_node(leader)
+            shard = await it.until_record(
+                lambda shard: shard.leader is not None and shard.leader.node != leader
+            )
+            assert shard.leader is not None
+            await it.api.start()
+            new = shard.leader.node
+            await it.api.until(lambda: it.status().get("leader") == new)
+            slices = it.api.get("endpointslices", "orders")
+            assert slices["endpoints"][0]["targetRef"]["name"] == new
+
+    asyncio.run(story())
+
+
+def test_an_object_deleted_while_nobody_watched_is_missed_at_the_next_listing(tmp_path: Path):
+    async def story() -> None:
+        it = Installation(tmp_path, THREE)
+        async with it.running(operators=0):
+            process = await it.start_operator(resync_s=0.5)
+            await it.api.until(lambda: len(process.nodes.pods) == 3)
+            del it.api.objects["pods", "node-1"]
+            await it.api.until(lambda: len(process.nodes.pods) == 2)
+
+    asyncio.run(story())
+
+
+def test_a_newer_record_is_left_alone_and_said_so(tmp_path: Path):
+    async def story() -> None:
+        it = Installation(tmp_path, THREE)
+        async with it.running(operators=0):
+            store = it.memory.handle()
+            value = json.dumps({"format": 2, "what": "nobody knows yet"}).encode()
+            await store.compare_and_swap(shard_key("orders"), 0, value)
+            await it.start_operator()
+            await it.api.create("shards", shard_body(replicas=3, deletionPolicy="Delete"))
+            await it.api.until(lambda: it.condition("Ready").get("reason") == "NewerRecord")
+            assert it.condition("Ready")["status"] == "Unknown"
+            await it.api.delete("shards", "orders")
+            await it.api.until(lambda: it.status().get("phase") == "Deleting")
+            found = await store.get(shard_key("orders"))
+            assert found is not None
+            assert found.value == value
+            change = {"spec": {"deletionPolicy": "Retain"}}
+            await it.api.change("shards", "orders", change)
+            await it.api.until(lambda: it.api.find("shards", "orders") is None)
+            assert await store.get(shard_key("orders")) == found
+
+    asyncio.run(story())
+
+
+def test_a_halted_shard_says_why(tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running() as it:
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            store = it.memory.handle()
+            why = "node-1 leads another ensemble"
+            while True:
+                found = await store.get(shard_key("orders"))
+                assert found is not None
+                record = decode_shard(found.key, found.value)
+                value = encode_shard(changed(record, halted=why))
+                if (await store.compare_and_swap(found.key, found.version, value)).done:
+                    break
+            await it.api.until(lambda: it.condition("Halted").get("status") == "True")
+            assert it.condition("Halted")["message"] == why
+            assert it.status()["phase"] == "Halted"
+            assert record.status is Status.STEADY
+            body = operation_body("a", "Promote", shard="orders", node="node-0")
+            await it.api.create("shardoperations", body)
+            await it.api.until(
+                lambda: (
+                    (it.api.get("shardoperations", "a").get("status") or {}).get("phase")
+                    == "Failed"
+                )
+            )
+
+    asyncio.run(story())
+
+
+def test_machines_that_may_not_be_read(tmp_path: Path):
+    async def story() -> None:
+        it = Installation(tmp_path, THREE)
+        it.api.forbidden.add("nodes")
+        async with it.running():
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+
+    asyncio.run(story())
