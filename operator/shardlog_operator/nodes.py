@@ -56,6 +56,8 @@ class NodePod:
     gate: str | None
     revision: str
     created: str
+    # Of the object: news may come out of order, those of an earlier pod of the name among them.
+    version: int = 0
 
     @property
     def ordinal(self) -> int:
@@ -81,7 +83,14 @@ def node_pod(body: Body) -> NodePod:
         gate=_condition(status, GATE),
         revision=labels.get("controller-revision-hash", ""),
         created=meta.get("creationTimestamp", ""),
+        version=version_of(body),
     )
+
+
+def version_of(body: Body) -> int:
+    """Versions of one kind of objects grow; 0 if there is none."""
+    found = body["metadata"].get("resourceVersion", "")
+    return int(found) if found.isdecimal() else 0
 
 
 def _condition(status: Body, name: str) -> str | None:
@@ -131,6 +140,8 @@ class Nodes:
     def take(self, pod: NodePod) -> bool:
         """Whether anything but its gate has changed."""
         before = self.pods.get(pod.name)
+        if before is not None and pod.version < before.version:
+            return False
         self.pods[pod.name] = pod
         return before is None or _shape(before) != _shape(pod)
 

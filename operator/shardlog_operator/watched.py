@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shardlog_operator.nodes import Nodes, node_pod
+from shardlog_operator.nodes import Nodes, node_pod, version_of
 from shardlog_operator.spec import SHARDS, Operation, OperationSpec, operation_spec
 
 Json = Any
@@ -111,11 +111,5 @@ def _take(known: dict[str, Json], kind: str | None, body: Json) -> None:
     if kind == "DELETED":
         if before is None or same:
             known.pop(name, None)
-    elif not same or version_of(body) >= version_of(before):
+    elif before is None or version_of(body) >= version_of(before):
         known[name] = body
-
-
-def version_of(body: Json) -> int:
-    """Of one object versions grow; they are compared for nothing else."""
-    found = body["metadata"].get("resourceVersion", "")
-    return int(found) if found.isdecimal() else 0

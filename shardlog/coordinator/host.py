@@ -273,7 +273,7 @@ class CoordinatorHost:
         """What an election that this process drives waits for; empty if there is none."""
         known = self._coordinators.get(shard)
         election = known.machine.election if known is not None else None
-        return election.waiting if election is not None else ""
+        return str(election.waiting or "") if election is not None else ""
 
 
 def _nodes_of(shard: Shard | None) -> set[str]:

@@ -107,7 +107,7 @@ class Api:
     async def delete(self, plural: str, name: str) -> None:
         await self._delete(plural, name, {})
 
-    async def until(self, wanted: Any, timeout_s: float = 60.0) -> Any:
+    async def until(self, wanted: Any, timeout_s: float = 120.0) -> Any:
         """What `wanted` returns once that is not false; looked at after each write."""
         async with asyncio.timeout(timeout_s):
             while True:

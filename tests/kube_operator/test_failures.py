@@ -122,7 +122,7 @@ def test_etcd_down_later_holds_up_what_needs_it_and_nothing_else(tmp_path: Path)
             await it.api.change("shards", "orders", {"spec": {"replicas": 4}})
             await it.api.until(lambda: "metadata" in it.status().get("waitingFor", ""))
             assert it.condition("Available")["status"] == "True"
-            assert process.metadata_failure
+            await it.api.until(lambda: process.metadata_failure)
             store.down = False
             await it.ready(replicas=4)
 
