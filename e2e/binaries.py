@@ -64,6 +64,7 @@ PROGRAMS = {
     "kube-apiserver": _kubernetes("kube-apiserver"),
     "kube-controller-manager": _kubernetes("kube-controller-manager"),
     "kube-scheduler": _kubernetes("kube-scheduler"),
+    "kubectl": _kubernetes("kubectl"),
     "kubelet": _kubernetes("kubelet"),
     "kube-proxy": _kubernetes("kube-proxy"),
     "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", "v3.6.8"),

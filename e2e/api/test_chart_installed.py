@@ -14,7 +14,7 @@ import yaml
 
 from e2e.api.manifests import shard
 from e2e.api.test_chart_rendered import VALUES
-from e2e.api_server import ApiServer, Refused
+from e2e.api_server import ApiServer, Refused, kubectl
 from e2e.charts import CHART, RELEASE, helm, pod_templates, rendered
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -132,7 +132,7 @@ def test_what_the_operator_may_do(api: ApiServer, restricted: str):
 
     def may(verb: str, kind: str, namespace: str) -> bool:
         resource, _, subresource = kind.partition("/")
-        command = ["kubectl", f"--kubeconfig={mine}", "auth", "can-i", verb, resource]
+        command = [kubectl(), f"--kubeconfig={mine}", "auth", "can-i", verb, resource]
         command += [f"--subresource={subresource}", "-n", namespace]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout.strip() == "yes"

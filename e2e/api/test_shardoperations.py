@@ -150,5 +150,5 @@ def test_status_and_columns(api: ApiServer, namespace: str):
 
 def test_explain(api: ApiServer):
     text = " ".join(api.kubectl("explain", "shardoperation.spec").split())
-    assert "enum: Promote, Swap, Abort, Drain, AcceptLoss" in text
+    assert "enum: Promote, Swap, Abort, Drain" in text
     assert "<no description>" not in text

@@ -44,11 +44,11 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
     "replicas in words": (shard(replicas="three"), 'must be of type integer: "string"'),
     "replication beyond all": (
         shard(replicas=3, quorum={"replication": 4}),
-        "quorum.replication is 4, but there are only 3 replicas",
+        "quorum.replication is 4, but replicas is 3",
     ),
     "fencing beyond all": (
         shard(replicas=1, quorum={"fencing": 2}),
-        "quorum.fencing is 2, but there are only 1 replicas",
+        "quorum.fencing is 2, but replicas is 1",
     ),
     "quorums that can miss each other": (
         shard(replicas=5, quorum={"replication": 2, "fencing": 3}),
@@ -80,7 +80,7 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
     "hardly any time": (shard(retention={"time": "59s"}), "records are kept for at least 1m"),
     "hardly any bytes": (
         shard(retention={"bytes": 1024}),
-        "spec.retention.bytes in body should be greater than or equal to 1.048576e+06",
+        "spec.retention.bytes in body should be greater than or equal to 1048576",
     ),
     "bytes with a unit": (shard(retention={"bytes": "10Gi"}), "must be of type integer"),
     "an unknown durability": (
