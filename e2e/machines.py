@@ -21,7 +21,7 @@ import yaml
 from e2e import network
 from e2e.api_server import free_port
 from e2e.binaries import binary
-from e2e.processes import Process, start
+from e2e.processes import CannotStart, Process, start
 
 CGROUPS = Path("/sys/fs/cgroup")
 CGROUP = "shardlog-e2e"
@@ -93,11 +93,9 @@ class Machine:
         process.await_ready(lambda: self._ctr("version").returncode == 0)
 
     def import_image(self, archive: Path) -> None:
-        done = self._ctr("images", "import", "--no-unpack=false", str(archive))
+        done = self._ctr("images", "import", str(archive))
         if done.returncode != 0:
-            done = self._ctr("images", "import", str(archive))
-        if done.returncode != 0:
-            raise RuntimeError(f"{self.name}: {archive.name}: {done.stderr.strip()}")
+            raise CannotStart(f"{self.name}: {archive.name}: {done.stderr.strip()}")
 
     def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
