@@ -11,6 +11,8 @@ import yaml
 from cryptography import x509
 
 from e2e.charts import CHART, BadValues, environment, helm, only, pod_templates, rendered
+from shardlog_node.settings import load as load_node
+from shardlog_operator.settings import load as load_operator
 
 EXTERNAL: dict[str, Any] = {
     "bundled": False,
@@ -281,3 +283,28 @@ def test_the_operator_may_do_what_it_does_and_no_more():
     assert not [
         each for each in rendered(VALUES["everything off"]) if each["kind"].startswith("Cluster")
     ]
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_programs_take_the_settings_they_are_given(
+    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """With what Kubernetes fills in: the names of the pod and of its namespace."""
+    monkeypatch.setenv("SHARDLOG_OPERATOR_NAME", "shardlog-operator-1")
+    monkeypatch.setenv("SHARDLOG_OPERATOR_NAMESPACE", "logs")
+    monkeypatch.setenv("SHARDLOG_NODE_NAME", "shardlog-node-0")
+    seen = set()
+    for each in rendered(values):
+        if each["kind"] in ("Deployment", "StatefulSet"):
+            component = each["metadata"]["labels"]["app.kubernetes.io/component"]
+            seen.add(component)
+            for name, value in environment(each).items():
+                monkeypatch.setenv(name, value)
+            if component == "operator":
+                told = load_operator([])
+                pods = each["metadata"]["labels"]["app.kubernetes.io/instance"]
+                assert f"app.kubernetes.io/instance={pods}" in told.node_selector
+                assert told.plain == (values.get("tls", {}).get("mode", "plain") == "plain")
+            elif component == "node":
+                assert load_node([]).data_host == "0.0.0.0"
+    assert {"operator", "node"} <= seen
