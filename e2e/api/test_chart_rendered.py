@@ -277,9 +277,7 @@ def test_the_operator_may_do_what_it_does_and_no_more():
     resources = {resource for rule in role["rules"] for resource in rule["resources"]}
     assert not resources & {"secrets", "configmaps", "pods/exec", "roles", "rolebindings"}
     cluster = only(manifests, "ClusterRole", "logs-shardlog-operator")
-    assert cluster["rules"] == [
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
-    ]
+    assert cluster["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
     assert not [
         each for each in rendered(VALUES["everything off"]) if each["kind"].startswith("Cluster")
     ]
