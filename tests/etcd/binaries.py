@@ -53,10 +53,10 @@ def _chosen() -> Path | None:
 def _on_path() -> Path | None:
     """Debian had an older one for long."""
     found = shutil.which("etcd")
-    if found is None:
-        return None
-    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"etcd Version: (\d+)\.(\d+)", told)
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
-        return None
-    return Path(found)
+    return Path(found) if found and version(Path(found)) >= OLDEST else None
+
+
+def version(etcd: Path) -> tuple[int, int]:
+    told = subprocess.run([etcd, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"etcd Version: (\d+)\.(\d+)", told)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

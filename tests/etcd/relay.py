@@ -19,6 +19,7 @@ class Relay:
         self._answers = asyncio.Event()
         self._answers.set()
         self.endpoint = ""
+        self.answered_bytes = 0
 
     def cut(self) -> None:
         """Every connection breaks, and so does every new one."""
@@ -57,6 +58,7 @@ class Relay:
             while data := await reader.read(65536):
                 if allowed:
                     await allowed.wait()
+                    self.answered_bytes += len(data)
                 writer.write(data)
                 await writer.drain()
         self._writers.discard(writer)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from etcd import binaries
 from etcd.cluster import EtcdCluster
 from etcd.relay import relay_to
 
@@ -71,7 +72,8 @@ async def test_a_watch_that_was_away_goes_on_or_is_told_all(
 
 async def test_a_watch_that_waits_learns_how_far_etcd_is(tmp_path: Path):
     """So that it is not told all again because it was quiet in its prefix for long."""
-    flags = ["--watch-progress-notify-interval=200ms"]
+    prefix = "experimental-" if binaries.version(binaries.etcd()) < (3, 6) else ""
+    flags = [f"--{prefix}watch-progress-notify-interval=200ms"]
     with EtcdCluster(tmp_path / "etcd", flags=flags) as cluster:
         async with (
             opened(cluster.settings()) as other,
@@ -159,6 +161,41 @@ async def test_changes_that_etcd_sends_in_pieces_are_told_whole(settings: EtcdSe
                 for news in await asyncio.gather(reading, return_exceptions=True):
                     told += news if isinstance(news, list) else []
             assert told == expected
+
+
+async def test_what_nobody_reads_stays_in_etcd(settings: EtcdSettings):
+    """All that the network carries of 16 MiB is one answer and what gRPC takes in of the next."""
+    async with (
+        opened(settings) as other,
+        relay_to(settings.endpoints[0]) as relay,
+        opened(replace(settings, endpoints=(relay.endpoint,))) as store,
+    ):
+        first = await put(other, "s/a", b"")
+        async with store.watch("s/", first.version) as watch:
+            await take(watch, 1)
+            before = relay.answered_bytes
+            revisions = []
+            for number in range(256):
+                record = await put(other, "s/a", number.to_bytes(VALUE_BYTES_MAX, "big"))
+                revisions.append(record.version)
+            assert (await take(watch, 1))[0].revision == revisions[0]
+            # The network is quiet when a call that comes after all of it is answered.
+            await store.get("s/b")
+            assert relay.answered_bytes - before < 4 << 20
+            assert [news.revision for news in await take(watch, 255)] == revisions[1:]
+
+
+async def test_a_watch_that_is_closed_while_it_is_read_has_ended(settings: EtcdSettings):
+    async with opened(settings) as store:
+        watch = store.watch("", 1)
+
+        async def read() -> list[News]:
+            return [news async for news in watch if isinstance(news, Change)]
+
+        reading = asyncio.create_task(read())
+        await settle()
+        await watch.aclose()
+        assert await reading == []
 
 
 async def test_keys_that_are_not_ours_are_left_out(settings: EtcdSettings):

@@ -31,6 +31,8 @@ _CERTIFICATE_SIGNS = (
 _CLIENT_REFUSED = "Unwrap failed"
 """All that gRPC tells of the alert by which TLS 1.3 refuses a client's certificate."""
 _WORDY = re.compile(r"failed to connect to all addresses; last error: \w+: (?:ipv[46]:\S+: )?")
+_BEFORE_ALL = ("etcdserver: no leader", "etcdserver: rpc not supported for learner")
+"""Refusals of a member that has done nothing about a request yet."""
 _DETAILS_MAX = 300
 
 
@@ -82,10 +84,10 @@ def translated(where: str, error: grpc.RpcError) -> Exception:
             return DamagedStore(where, details)
         case grpc.StatusCode.UNIMPLEMENTED:
             return ForeignStore(where, f"does not speak etcd's v3 API: {details}")
-        case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.OUT_OF_RANGE:
+        case grpc.StatusCode.FAILED_PRECONDITION if "authentication is not enabled" in details:
             return Unusable(where, details)
-        case grpc.StatusCode.UNAVAILABLE if details == "etcdserver: no leader":
-            return Unwritten(where, details)
+    if details in _BEFORE_ALL:
+        return Unwritten(where, details)
     return Unavailable(where, details)
 
 

@@ -19,7 +19,14 @@ from shardlog.metadata.etcd.calls import RANGE, TXN, Method
 from shardlog.metadata.etcd.failures import is_about_certificates
 from shardlog.metadata.etcd.link import Link, Stream
 from shardlog.metadata.etcd.settings import EtcdSettings
-from shardlog.metadata.failures import CannotOpen, Closed, Unavailable, Unusable, Unwritten
+from shardlog.metadata.failures import (
+    CannotOpen,
+    Closed,
+    MetadataFailure,
+    Unavailable,
+    Unusable,
+    Unwritten,
+)
 
 LINEARIZABLE = (RANGE, TXN)
 """Calls whose answers tell where the store stands, and not just one member of it."""
@@ -185,6 +192,7 @@ class Links:
         """The first member, from where we are in the list, that answers."""
         count = len(self.settings.endpoints)
         why: list[str] = []
+        unusable: list[Unusable] = []
         for number in range(count):
             at = (self._at + number) % count
             link = self._new_link(self.settings.endpoints[at])
@@ -194,7 +202,10 @@ class Links:
                 why.append(f"{link.endpoint}: no answer in time")
             except Unavailable as failure:
                 why.append(str(failure))
-            except (Unusable, asyncio.CancelledError):
+            except Unusable as failure:
+                why.append(str(failure))
+                unusable.append(failure)
+            except asyncio.CancelledError:
                 await link.close()
                 raise
             else:
@@ -204,10 +215,15 @@ class Links:
                     self._look(self._seen, header)
                 return link
             await link.close()
+        raise self._no_member(why, unusable)
+
+    def _no_member(self, why: list[str], unusable: list[Unusable]) -> MetadataFailure:
+        if len(unusable) == len(why):
+            return unusable[0]
         if not self._seen.cluster_id and all(map(is_about_certificates, why)):
             # Of a store that never answered this is a mistake, later on it may be a renewal.
-            raise CannotOpen(self.settings.where, "; ".join(why))
-        raise Unwritten(self.settings.where, "; ".join(why))
+            return CannotOpen(self.settings.where, "; ".join(why))
+        return Unwritten(self.settings.where, "; ".join(why))
 
     def _new_link(self, endpoint: str) -> Link:
         """Files that cannot be read are a mistake at first, later they may just be replaced."""
