@@ -8,6 +8,7 @@ from a status.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +20,8 @@ from prometheus_client.registry import Collector
 from shardlog.coordinator.directory_json import reports_json, shard_json
 from shardlog.coordinator.driver import Control
 from shardlog.coordinator.reporting import ask_members
+from shardlog.metadata.etcd.presence import operators
+from shardlog.metadata.failures import Unavailable
 from shardlog.protocol.shard import Shard, Status
 from shardlog.transport.failures import Unreachable
 from shardlog_operator.nodes import Nodes
@@ -108,6 +111,7 @@ class Directory:
                 web.get("/v1/shards/{name}", self._get),
                 web.get("/v1/shards/{name}/status", self._status),
                 web.get("/v1/nodes", self._nodes_listed),
+                web.get("/v1/operators", self._operators_listed),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -171,6 +175,14 @@ class Directory:
             for name in sorted(self._nodes.pods)
         ]
         return web.json_response({"nodes": listed})
+
+    async def _operators_listed(self, request: web.Request) -> web.Response:
+        """Those that run on the same metadata; for people."""
+        try:
+            found = await operators(self._host.store)
+        except Unavailable as failure:
+            return _error(503, str(failure), "Unavailable")
+        return web.json_response({"operators": [asdict(each) for each in found]})
 
     # --- health ----------------------------------------------------------------------------------
 

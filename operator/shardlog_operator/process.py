@@ -130,6 +130,7 @@ class OperatorProcess:
                     for each in (
                         self.host.run(),
                         self._probe(),
+                        self._be_present(),
                         self._watch(),
                         self._resync(),
                         self.poster.run(),
@@ -197,6 +198,15 @@ class OperatorProcess:
                 tell("metadata store", answers=not failure, why=failure or None)
             self.metadata_failure = failure
             await asyncio.sleep(PROBE_S if not failure else 1.0)
+
+    async def _be_present(self) -> None:
+        """Tell people who look at etcd that this operator runs."""
+        from shardlog.metadata.etcd.presence import Presence
+        from shardlog.metadata.etcd.store import EtcdStore
+
+        if isinstance(self.store, EtcdStore):
+            since_ms = time.time_ns() // 1_000_000
+            await Presence(self.store, self.settings.name, __version__, since_ms).run()
 
     def _why_not_ready(self) -> str:
         """The directory serves from the records; it does not need the API server to go on."""

@@ -24,6 +24,8 @@ OPERATORS = "operators/"
 FORMAT = 1
 TTL_S = 30
 RETRY_S = 1.0
+GO_S = 1.0
+"""An operator that stops does not wait longer for etcd than this; the lease will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,10 @@ class Presence:
 
     async def _go(self) -> None:
         if self._lease:
-            with suppress(MetadataFailure, LeaseGone):
-                request = pb.LeaseRevokeRequest(ID=self._lease)
-                await self._store.links.write(LEASE_REVOKE, request)
+            with suppress(MetadataFailure, LeaseGone, TimeoutError):
+                async with asyncio.timeout(GO_S):
+                    request = pb.LeaseRevokeRequest(ID=self._lease)
+                    await self._store.links.write(LEASE_REVOKE, request)
 
 
 async def operators(store: MetadataStore) -> tuple[Operator, ...]:

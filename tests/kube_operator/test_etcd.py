@@ -1,0 +1,88 @@
+"""Operators on a real etcd: its members killed and started again, and who runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from etcd.cluster import EtcdCluster
+
+from kube_operator.installation import Installation, shard_body
+from shardlog.metadata.etcd.store import EtcdStore
+from shardlog_operator.process import OperatorProcess
+
+pytestmark = pytest.mark.needs("etcd")
+
+THREE = "node-0 node-1 node-2"
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path / "etcd", members=3) as cluster:
+        yield cluster
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+async def start(it: Installation, etcd: EtcdCluster, name: str) -> OperatorProcess:
+    settings = replace(etcd.settings(), connect_timeout_ms=500, request_timeout_ms=1000)
+    return await it.start_operator(name, EtcdStore(settings))
+
+
+async def told(process: OperatorProcess, path: str, wanted: Callable[[Any], bool]) -> Any:
+    """Until the operator says so; the installation's timeout ends a wait that is in vain."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"http://{process.address}{path}") as answer:
+                found = await answer.json()
+            if wanted(found):
+                return found
+            await asyncio.sleep(0.05)
+
+
+def names(*wanted: str) -> Callable[[Any], bool]:
+    return lambda found: [each["name"] for each in found.get("operators", [])] == list(wanted)
+
+
+def test_those_who_run_are_listed(etcd: EtcdCluster, tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running(operators=0) as it:
+            one = await start(it, etcd, "operator-0")
+            two = await start(it, etcd, "operator-1")
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            for process in (one, two):
+                found = await told(process, "/v1/operators", names("operator-0", "operator-1"))
+                assert all(each["version"] and each["since_ms"] for each in found["operators"])
+            await it.end_operator("operator-0")
+            await told(two, "/v1/operators", names("operator-1"))
+
+    run(story())
+
+
+def test_operators_wait_for_etcd_and_go_on_when_it_is_back(etcd: EtcdCluster, tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path, f"{THREE} node-3").running(operators=0) as it:
+            process = await start(it, etcd, "operator-0")
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            etcd.members[0].kill()
+            await it.api.change("shards", "orders", {"spec": {"replicas": 4}})
+            await it.ready(replicas=4)
+            for member in etcd.members[1:]:
+                member.kill()
+            found = await told(process, "/readyz", lambda it: it["metadata"] is not None)
+            assert all(endpoint in found["metadata"] for endpoint in etcd.endpoints)
+            await it.api.change("shards", "orders", {"spec": {"replicas": 3}})
+            await asyncio.to_thread(etcd.start)
+            await told(process, "/readyz", lambda it: it["metadata"] is None)
+            await it.ready(replicas=3)
+
+    run(story())
