@@ -108,8 +108,8 @@ class Scrubber:
         state.entries += piece.entries
         if self._host.replicas.get(hosted.replica.shard) is not hosted:
             return
-        for base in piece.bad:
-            if self._is_bad(hosted, base):
+        for start, end in piece.bad:
+            for base in self._bad_in(hosted, start, end):
                 state.found_bad += 1
                 hosted.found_bad["scrub"] += 1
                 hosted.step(ReadFailed(base))
@@ -126,21 +126,25 @@ class Scrubber:
             state.slots_mended += 1
             hosted.submit(RewriteEntry(entry))
 
-    def _is_bad(self, hosted: HostedReplica, base: int) -> bool:
+    def _bad_in(self, hosted: HostedReplica, start: int, end: int) -> list[int]:
         """Looked at once more: the log may have been cut or repaired since it was read.
 
-        A stretch whose headers are lost is marked by being looked up.
+        Of a stretch that the files do not tell apart any more the latest headers may still be in
+        memory, so each of them is looked at; where they are not, looking them up marks the stretch.
         """
-        replica = hosted.replica
-        if replica.role is Role.NOT_MEMBER or base in replica.log.marks:
-            return False
+        log = hosted.replica.log
+        if hosted.replica.role is Role.NOT_MEMBER:
+            return []
+        known = set(log.marks)
         try:
-            header = replica.log.starting_at(base)
-            if header is None or header.kind is Kind.UNKNOWN:
-                return header is not None
-            return hosted.store.read(header) is None
+            return [
+                header.base
+                for header in log.between(start, end)
+                if header.base not in known
+                and (header.kind is Kind.UNKNOWN or hosted.store.read(header) is None)
+            ]
         except StorageFailure:
-            return False  # it cannot be told now
+            return []  # it cannot be told now
 
     def _rest_s(self, piece: Scrubbed, cpu_s: float) -> float:
         by_core = cpu_s / self._limits.core_share - cpu_s

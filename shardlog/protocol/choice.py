@@ -9,6 +9,11 @@ Then the best log is walked.  An entry with a valid copy somewhere is kept; the 
 it.  An entry without one stops the election until a copy turns up, or until so many replicas
 positively never had it that it cannot have been committed (a nack quorum).  Only then is the log
 cut there, and the ranking starts again.
+
+A tail that cannot be read has no end that anybody knows, but it held no more entries than it has
+slots; and since one leader wrote all entries of an epoch, those whom others hold from there on are
+the ones it may have held.  So its end is known where enough of them are, and it does not make an
+election wait for an entry that nobody ever had.
 """
 
 from __future__ import annotations
@@ -77,6 +82,11 @@ class Possible:
         kept = [slot for slot in self.slots if slot.base < end]
         self.slots = [replace(slot, end=min(slot.end or end, end)) for slot in kept]
 
+    def close_tail(self, end: int) -> None:
+        """The unreadable tail cannot have reached beyond `end`."""
+        self.end, self.open_tail = end, False
+        self.slots = [slot if slot.end else replace(slot, end=end) for slot in self.slots]
+
     def slot_at(self, offset: int) -> Slot | None:
         for slot in self.slots:
             if slot.base <= offset and (offset < slot.end or not slot.end):
@@ -113,6 +123,26 @@ class Possible:
         return self.epoch_at(offset) != epoch
 
 
+def bound_tails(logs: Collection[Possible]) -> None:
+    """Close every open tail of which it is known where it must have ended, at the latest."""
+    ends = [(log, _tail_end(log, logs)) for log in logs if log.open_tail]
+    for log, end in ends:
+        if end is not None:
+            log.close_tail(end)
+
+
+def _tail_end(log: Possible, logs: Iterable[Possible]) -> int | None:
+    """Behind as many entries of its epoch as it has slots; None if others do not hold so many."""
+    at, epoch = log.end, log.epoch_at(log.end)
+    for _ in range(log.answer.tail_slots):
+        copies = (other.copy_end(epoch, at) for other in logs)
+        reach = max((copy for copy in copies if copy is not None), default=None)
+        if reach is None:
+            return None
+        at = reach
+    return at if log.answer.tail_slots else None
+
+
 def rank(log: Possible) -> tuple[int, int]:
     """By the last entry that may be held, never by the node's own epoch (rule 3)."""
     return last_epoch(clip(log.answer.history, log.may_end)), log.may_end
@@ -136,6 +166,7 @@ def decide(
         return Waiting(None, "no fencing quorum yet", unheard(answers, ensembles))
     logs = {member: Possible(answer) for member, answer in sorted(answers.items())}
     committed = max(answer.commit for answer in answers.values())
+    bound_tails(logs.values())
     while True:
         best = survivor(logs, ensembles, policy)
         if isinstance(best, Waiting):

@@ -222,7 +222,8 @@ class Created(Message):
 class FenceAnswer(Message):
     """All that a replica may hold, as a pure function of its durable state (M7).
 
-    `slots` lists the suffix from its commit offset on, and every bad slot below it.
+    `slots` lists the suffix from its commit offset on, and every bad slot below it.  With an open
+    tail, which cannot be read, `tail_slots` is how many entries it may have held; 0 if any number.
     """
 
     member: Member
@@ -235,6 +236,7 @@ class FenceAnswer(Message):
     open_tail: bool
     syncing: bool
     slots: tuple[Slot, ...]
+    tail_slots: int = 0
 
     @property
     def may_end(self) -> int:

@@ -314,6 +314,7 @@ class ReplicaState:
             log.open_tail,
             self.syncing is not None,
             tuple(self._slot(header) for header in listed),
+            log.tail_slots if log.open_tail else 0,
         )
 
     def _slot(self, header: Header) -> Slot:

@@ -15,12 +15,16 @@ from shardlog.storage.segments import Place, Segments
 
 @dataclass(slots=True)
 class Scrubbed:
-    """What was read up to `end`.  `bad` are bases, `slotless` headers of whole entries."""
+    """What was read up to `end`.
+
+    `bad` are offsets `[start, end)` of an entry, or of a stretch that cannot be read; `slotless`
+    are headers of whole entries.
+    """
 
     end: int
     entries: int = 0
     bytes: int = 0
-    bad: list[int] = field(default_factory=list)
+    bad: list[tuple[int, int]] = field(default_factory=list)
     slotless: list[Header] = field(default_factory=list)
 
 
@@ -32,14 +36,14 @@ def scrub(segments: Segments, start: int, end: int, most: int) -> Scrubbed:
             return found
         found.entries += 1
         if not isinstance(each, Place):
-            base, found.end = each
-            found.bad.append(base)
+            found.bad.append(each)
+            found.end = each[1]
             continue
         slot = each.slot
         found.end = slot.header.end
         found.bytes += slot.length
         if each.segment.entry(slot.header, slot.position, slot.length) is None:
-            found.bad.append(slot.header.base)
+            found.bad.append((slot.header.base, slot.header.end))
         elif not each.slotted:
             found.slotless.append(slot.header)
     found.end = max(found.end, end)

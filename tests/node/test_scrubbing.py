@@ -38,6 +38,17 @@ def damage_slot(hosted: HostedReplica, header: Header) -> None:
         file.write(bytes([byte[0] ^ 1]))
 
 
+def damage_both(hosted: HostedReplica, header: Header) -> None:
+    """Both copies of its header; where it stands is found before."""
+    place = hosted.store.files.segments.covering(header.base)
+    assert place is not None
+    slot_at = place.segment.slot_position(place.number) + 40
+    with open(place.segment.path, "r+b") as file:
+        for at in (slot_at, place.slot.position + 10):
+            file.seek(at)
+            file.write(b"\xee\xdd")
+
+
 async def entries(hosted: HostedReplica, wanted: int) -> list[Header]:
     """All entries, once they are durable here and only in the files."""
     replica = hosted.replica
@@ -83,6 +94,35 @@ def test_T3_damage_at_rest_is_found_and_repaired(tmp_path: Path, which: str, hur
             assert (report.bad, report.repaired) == (0, hosted.repaired)
             assert report.repaired >= len(hurt_headers)
             assert report.scrub_rounds == state.rounds
+
+    asyncio.run(story())
+
+
+def test_T3_a_stretch_of_which_nothing_is_left_is_found_in_one_round(tmp_path: Path):
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a b c")
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            session = await cluster.session(leader, "orders")
+            for request in range(1, 201):
+                last = await cluster.append(leader, "orders", session, request)
+            host = cluster.nodes[next(name for name in cluster.names if name != leader)]
+            hosted = host.replicas["orders"]
+            headers = await entries(hosted, last + 1)
+            for header in (*headers[20:40], *headers[-20:]):
+                damage_both(hosted, header)
+            scrubber = Scrubber(host, LIMITS)
+            scrubbing = asyncio.create_task(scrubber.run())
+            try:
+                while "orders" not in scrubber.progress or not scrubber.progress["orders"].rounds:
+                    await asyncio.sleep(0.001)
+                assert scrubber.progress["orders"].found_bad >= 20
+            finally:
+                scrubbing.cancel()
+            while hosted.replica.log.marks or hosted.store.fresh:
+                await asyncio.sleep(0.01)
+            again = hosted.store.scrub(0, last + 1, 1000)
+            assert (again.entries, again.bad, again.slotless) == (len(headers), [], [])
 
     asyncio.run(story())
 

@@ -6,6 +6,7 @@ from shardlog.protocol.effects import (
     TrimLog,
     WriteEntries,
 )
+from shardlog.storage.inspection import Inspection
 from shardlog.storage.layout import (
     Context,
 )
@@ -80,6 +81,20 @@ def test_V2_an_older_or_missing_context_is_safe() -> None:
     assert recovered is not None
     assert recovered.superblock.commit == end_of(2)
     assert recovered.headers == tuple(entry.header for entry in ENTRIES[:12])
+
+
+def test_V2_a_context_whose_entry_could_not_be_read_when_it_was_written_is_no_damage() -> None:
+    """A repaired slot takes it along; start and inspection agree about it."""
+    driver = twelve()
+    tamper(driver, base_of(11), context=Context(end_of(9), 0))
+    driver.files.crash("none")
+    recovered = driver.open()
+    assert recovered is not None
+    assert recovered.superblock.commit == end_of(9)
+    inspection = Inspection(driver.files, DIRECTORY)
+    assert [found.header for found in inspection.scan(bodies=True)] == [*recovered.headers]
+    assert inspection.context.end == end_of(9)
+    assert not inspection.damage
 
 
 def test_V3_trimming_everything_keeps_the_next_offset_and_the_context() -> None:

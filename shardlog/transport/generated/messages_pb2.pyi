@@ -201,7 +201,7 @@ class Created(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class FenceAnswer(_message.Message):
-    __slots__ = ("member", "epoch", "history", "first", "commit", "end", "head", "open_tail", "syncing", "slots")
+    __slots__ = ("member", "epoch", "history", "first", "commit", "end", "head", "open_tail", "syncing", "slots", "tail_slots")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +212,7 @@ class FenceAnswer(_message.Message):
     OPEN_TAIL_FIELD_NUMBER: _ClassVar[int]
     SYNCING_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    TAIL_SLOTS_FIELD_NUMBER: _ClassVar[int]
     member: _types_pb2.Member
     epoch: int
     history: _containers.RepeatedCompositeFieldContainer[_types_pb2.Span]
@@ -222,7 +223,8 @@ class FenceAnswer(_message.Message):
     open_tail: bool
     syncing: bool
     slots: _containers.RepeatedCompositeFieldContainer[_types_pb2.Slot]
-    def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ...) -> None: ...
+    tail_slots: int
+    def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ..., tail_slots: _Optional[int] = ...) -> None: ...
 
 class BecameLeader(_message.Message):
     __slots__ = ("epoch",)
