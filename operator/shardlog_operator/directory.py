@@ -160,7 +160,8 @@ class Directory:
         wanted = shard_spec(body).replicas if body else len(shard.final_ensemble)
         stopped = self._host.stopped.get(shard.name)
         trouble = shard.halted or (str(stopped) if stopped else None)
-        return shard_json(shard, wanted, trouble, self._nodes.data_address)
+        waiting = self._host.waiting(shard.name)
+        return shard_json(shard, wanted, trouble, self._nodes.data_address, waiting)
 
     async def _nodes_listed(self, request: web.Request) -> web.Response:
         places = self._nodes.places((), frozenset(), 0.0).nodes

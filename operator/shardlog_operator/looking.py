@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from shardlog.coordinator.driver import Control
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.coordinator.reporting import ask_members
+from shardlog.protocol.choice import Waiting
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard
 from shardlog_operator.planning import Plan
@@ -105,7 +106,7 @@ class Looking:
             heard.reports if record is not None else None,
             heard.committed_before,
             trouble,
-            self._host.election_waits(spec.name),
+            _told(self._host.waiting(spec.name)),
             f"{self._settings.node_selector},shardlog.dev/pool={spec.pool}",
         )
 
@@ -122,6 +123,15 @@ class Looking:
             members = frozenset(each.node for each in record.ensemble)
             found[name] = Replication(members, behind if asked is record else None)
         return found
+
+
+def _told(waiting: Waiting | None) -> str:
+    """Which entry, on which nodes, is waited for."""
+    if waiting is None:
+        return ""
+    entry = f": entry {waiting.entry.epoch}:{waiting.entry.offset}" if waiting.entry else ""
+    nodes = ", ".join(member.node for member in waiting.members)
+    return f"{waiting.reason}{entry}" + (f" on {nodes}" if nodes else "")
 
 
 def _remember_commit(record: Shard, heard: Heard) -> None:

@@ -269,12 +269,6 @@ class CoordinatorHost:
         if coordinator is not None:
             coordinator.stop()
 
-    def election_waits(self, shard: str) -> str:
-        """What an election that this process drives waits for; empty if there is none."""
-        known = self._coordinators.get(shard)
-        election = known.machine.election if known is not None else None
-        return str(election.waiting or "") if election is not None else ""
-
 
 def _nodes_of(shard: Shard | None) -> set[str]:
     return set(count_replicas([shard])) if shard is not None else set()
