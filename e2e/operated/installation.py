@@ -1,7 +1,8 @@
 """Nodes and operators as processes on this machine, with the objects that a kubelet would keep.
 
 Everything is as on a cluster but for the pods: nobody runs them.  A node is a process on 127.0.0.1,
-and its pod an object whose annotations say at which ports it listens.
+and its pod an object whose annotations say where it listens: the API server lets no EndpointSlice
+name a loopback address.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ class Installation:
         process.await_ready(lambda: '"event": "ready"' in process.log.read_text())
         lines = process.log.read_text().splitlines()
         ready = json.loads(next(line for line in lines if '"event": "ready"' in line))
-        return {
+        ports = {
             f"shardlog.dev/{plane}-port": ready[plane].rpartition(":")[2]
             for plane in ("data", "control", "http")
         }
+        return ports | {"shardlog.dev/host": "127.0.0.1"}
 
     def _make_pod(self, name: str, ports: dict[str, str]) -> None:
         machine = f"{self.namespace}-{name}"
@@ -103,7 +105,11 @@ class Installation:
         truth = str(running)
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         condition = {"type": "ContainersReady", "status": truth, "lastTransitionTime": now}
-        status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [condition]}
+        status = {
+            "phase": "Running",
+            "podIP": f"10.244.0.{1 + int(name[-1])}",
+            "conditions": [condition],
+        }
         patch = json.dumps({"status": status})
         self.kubectl("patch", "pod", name, "--subresource=status", "--type=strategic", "-p", patch)
 

@@ -16,6 +16,7 @@ from shardlog_operator.placing import Place, Places
 
 Body = Mapping[str, Any]
 POOL_LABEL = "shardlog.dev/pool"
+HOST = "shardlog.dev/host"
 GATE = "shardlog.dev/replicated"
 PORTS = {"data": 7400, "control": 7401, "http": 7402}
 PUBLIC = "public"
@@ -47,6 +48,8 @@ class NodePod:
     uid: str
     pool: str
     ip: str | None
+    # Where it is reached if not at the pod's address.
+    host: str | None
     machine: str | None
     ports: Mapping[str, int]
     running: bool
@@ -74,6 +77,7 @@ def node_pod(body: Body) -> NodePod:
         uid=meta.get("uid", ""),
         pool=labels.get(POOL_LABEL, "default"),
         ip=status.get("podIP"),
+        host=(meta.get("annotations") or {}).get(HOST),
         machine=spec.get("nodeName"),
         ports=_ports(meta.get("annotations") or {}, spec),
         running=status.get("phase") == "Running"
@@ -198,7 +202,9 @@ class Nodes:
         pod = self.pods.get(node)
         if pod is None or pod.ip is None:
             return None
-        if self._addresses is not None:
+        if pod.host is not None:
+            host = pod.host
+        elif self._addresses is not None:
             host = self._addresses.replace("{node}", node)
         else:
             host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
@@ -215,6 +221,6 @@ class Nodes:
 
 def _shape(pod: NodePod) -> tuple[object, ...]:
     return (
-        pod.uid, pod.pool, pod.ip, pod.machine, tuple(sorted(pod.ports.items())), pod.running,
+        pod.uid, pod.pool, pod.ip, pod.host, pod.machine, tuple(sorted(pod.ports.items())), pod.running,
         pod.terminating, pod.revision,
     )  # fmt: skip

@@ -27,7 +27,15 @@ from shardlog.protocol.shard import Shard, Status
 from shardlog_operator import events
 from shardlog_operator.deleting import ending
 from shardlog_operator.events import Told
-from shardlog_operator.kube import ApiFailure, ApiUnavailable, Conflict, Kube, NotFound
+from shardlog_operator.kube import (
+    ApiFailure,
+    ApiUnavailable,
+    Conflict,
+    Forbidden,
+    Kube,
+    NotFound,
+    Refused,
+)
 from shardlog_operator.looking import LOOK_MIN_S, NEVER_S, Heard, Looking
 from shardlog_operator.operations import hosts
 from shardlog_operator.planning import Plan, Situation, Waiting, plan
@@ -304,10 +312,15 @@ class Reconciler:
     # --- telling ---------------------------------------------------------------------------------
 
     async def _publish(self, body: Json, spec: ShardSpec, leader: str | None, known: Known) -> None:
-        foreign = await self.publisher.publish(spec, self.watched.nodes.leader_pod(leader))
+        """What the API server does not take of this keeps nobody from the rest."""
+        reason = "NameTaken"
+        try:
+            foreign = await self.publisher.publish(spec, self.watched.nodes.leader_pod(leader))
+        except (Forbidden, Refused) as failure:
+            reason, foreign = "NotPublished", str(failure)
         if foreign is not None and foreign != known.foreign:
             told = f"{foreign}: clients find the shard through the directory only"
-            self.poster.tell(body, Told("NameTaken", told, warning=True))
+            self.poster.tell(body, Told(reason, told, warning=True))
         known.foreign = foreign
 
     def _is_news(self, body: Json, seen: Observed) -> bool:

@@ -33,7 +33,7 @@ def pod(name: str = "node-0", *, ready: str = "True", **changes: Json) -> Json:
 def test_a_pod_is_read():
     found = node_pod(pod(more=[{"type": GATE, "status": "False"}]))
     assert found == NodePod(
-        "node-0", "uid-node-0", "default", "10.0.0.1", "m",
+        "node-0", "uid-node-0", "default", "10.0.0.1", None, "m",
         {"data": 7400, "control": 7401, "http": 7402}, True, False, True, "False", "", "",
     )  # fmt: skip
 
@@ -111,6 +111,8 @@ def test_addresses():
     assert nodes.data_address("node-1") is None
     nodes.take(node_pod(pod(status={"podIP": "fd00::1"})))
     assert nodes.data_address("node-0") == "[fd00::1]:7400"
+    nodes.take(node_pod(pod(metadata={"annotations": {"shardlog.dev/host": "elsewhere"}})))
+    assert nodes.data_address("node-0") == "elsewhere:7400"
     named = Nodes(lambda: 0.0, "{node}.nodes.logs.svc")
     named.take(node_pod(pod()))
     assert named.control_address("node-0") == "node-0.nodes.logs.svc:7401"
