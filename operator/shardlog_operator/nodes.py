@@ -221,6 +221,6 @@ class Nodes:
 
 def _shape(pod: NodePod) -> tuple[object, ...]:
     return (
-        pod.uid, pod.pool, pod.ip, pod.host, pod.machine, tuple(sorted(pod.ports.items())), pod.running,
-        pod.terminating, pod.revision,
+        pod.uid, pod.pool, pod.ip, pod.host, pod.machine, tuple(sorted(pod.ports.items())),
+        pod.running, pod.terminating, pod.revision,
     )  # fmt: skip

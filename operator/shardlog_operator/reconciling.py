@@ -63,6 +63,7 @@ class Known:
     positions_s: float = NEVER_S
     stuck: Waiting | None = None
     foreign: str | None = None
+    unsupported: int = 0
     tried: Command | None = None
     tries: int = 0
     tried_s: float = NEVER_S
@@ -175,6 +176,7 @@ class Reconciler:
         record = self.host.shards.get(name)
         self._tell_changes(body, record, known)
         self._tell_stuck(body, found.waiting, known)
+        self._tell_unsupported(body, spec, known)
         leader = record.leader.node if record and record.leader else None
         await self._publish(body, spec, leader, known)
         await self.looking.ask(record, known.heard)
@@ -262,6 +264,24 @@ class Reconciler:
         elif stuck is None and known.stuck is not None:
             self.poster.tell(body, Told("GoesOn", f"no longer so: {known.stuck.message}"))
         known.stuck = stuck
+
+    def _tell_unsupported(self, body: Json, spec: ShardSpec, known: Known) -> None:
+        """Once for each generation: nodes have no word for these yet."""
+        fields = [
+            told
+            for told, asked in (
+                (
+                    "durability Relaxed: entries are synced before they are acknowledged",
+                    spec.relaxed,
+                ),
+                ("retention: all records are kept", spec.retains),
+            )
+            if asked
+        ]
+        if fields and known.unsupported != spec.generation:
+            known.unsupported = spec.generation
+            told = f"not carried out by this version: {'; '.join(fields)}"
+            self.poster.tell(body, Told("NotSupported", told, warning=True))
 
     # --- ending ----------------------------------------------------------------------------------
 

@@ -1,0 +1,112 @@
+"""Calls of kubectl: whoever can run `kubectl get` can run the plugin, whatever it takes to log in.
+
+The plugin reads objects and writes ShardOperations, and has no credentials of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import rich_click as click
+
+from shardlog.cli.failures import ClusterRefused, ClusterUnavailable
+
+F = TypeVar("F", bound=Callable[..., Any])
+Json = Any
+API_VERSION = "shardlog.dev/v1alpha1"
+SHARDS = "shards.shardlog.dev"
+OPERATIONS = "shardoperations.shardlog.dev"
+SELECTOR = "app.kubernetes.io/name=shardlog"
+NODES = f"{SELECTOR},app.kubernetes.io/component=node"
+REFUSALS = ("(NotFound)", "(AlreadyExists)", "(Invalid)", "(Forbidden)", "(Conflict)", "is invalid")
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """Flags that go with every call."""
+
+    flags: tuple[str, ...] = ()
+
+    def run(self, *arguments: str, stdin: str | None = None) -> str:
+        """What it prints; raises `ClusterRefused` or `ClusterUnavailable`."""
+        done = subprocess.run(
+            [_program(), *arguments, *self.flags],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return done.stdout
+        told = " ".join(done.stderr.split()) or f"kubectl ended with {done.returncode}"
+        kind = next((each.strip("()") for each in REFUSALS if each in told), None)
+        if kind is not None:
+            raise ClusterRefused(told.removeprefix("Error from server "), kind)
+        raise ClusterUnavailable(told)
+
+    def lines(self, *arguments: str) -> Iterator[str]:
+        """As they come, until kubectl ends or nobody wants more."""
+        with subprocess.Popen(
+            [_program(), *arguments, *self.flags], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield from process.stdout
+            finally:
+                process.terminate()
+
+    def get(self, *arguments: str) -> Json:
+        return json.loads(self.run("get", *arguments, "-o", "json"))
+
+    def items(self, kind: str, *arguments: str) -> list[Json]:
+        found: list[Json] = self.get(kind, *arguments)["items"]
+        return sorted(found, key=lambda each: each["metadata"]["name"])
+
+    def create(self, body: Json) -> Json:
+        return json.loads(self.run("create", "-f", "-", "-o", "json", stdin=json.dumps(body)))
+
+
+def _program() -> str:
+    found = shutil.which(os.environ.get("KUBECTL", "kubectl"))
+    if found is None:
+        raise ClusterUnavailable("kubectl is not on PATH")
+    return found
+
+
+def kubectl_options(command: F) -> F:
+    """Those of kubectl that say which cluster is meant; the command gets a `kubectl`."""
+
+    def given(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        flags = ctx.meta.setdefault("shardlog.kubectl", {})
+        if value is not None:
+            flags[parameter.name] = value
+
+    for flags, told in (
+        (("--kubeconfig",), "The file with clusters and credentials."),
+        (("--context",), "The context of the kubeconfig."),
+        (("-n", "--namespace"), "The namespace of the installation."),
+    ):
+        command = click.option(
+            *flags, metavar="TEXT", help=told, callback=given, expose_value=False
+        )(command)
+    return command
+
+
+def kubectl_of(ctx: click.Context) -> Kubectl:
+    flags = ctx.meta.get("shardlog.kubectl", {})
+    return Kubectl(tuple(f"--{name}={value}" for name, value in flags.items()))
+
+
+def named(kubectl: Kubectl, kind: str, *arguments: str) -> Sequence[str]:
+    """Names for a shell that completes; nothing may fail then."""
+    try:
+        listed = kubectl.run("get", kind, *arguments, "-o", "name", "--request-timeout=2s")
+    except click.ClickException:
+        return ()
+    return [line.partition("/")[2] for line in listed.split()]

@@ -1,0 +1,79 @@
+"""The kubectl plugin as far as it goes without a cluster; `e2e/operated` has one."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shardlog.cli import exit_codes
+from shardlog.cli.kubectl import main
+from shardlog.cli.kubectl_complete import candidates
+
+
+@pytest.fixture
+def _no_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KUBECTL", raising=False)
+
+
+@pytest.mark.usefixtures("_no_kubectl")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"], ["status", "orders"], ["promote", "orders", "node-1"], ["abort", "orders"],
+        ["swap", "orders", "node-1"], ["drain", "node-1"], ["undrain", "node-1"], ["logs"],
+        ["accept-loss", "orders", "3:7", "--yes"],
+    ],
+)  # fmt: skip
+def test_without_kubectl_it_is_one_line(arguments: list[str]):
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == exit_codes.UNAVAILABLE
+    assert done.stderr == "shardlog: kubectl is not on PATH\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command"], ["promote", "orders"], ["status", "-o", "toml"],
+        ["accept-loss", "orders", "seven", "--yes"], ["accept-loss", "orders", "3:", "--yes"],
+    ],
+)  # fmt: skip
+def test_usage(arguments: list[str]):
+    assert CliRunner().invoke(main, arguments).exit_code == exit_codes.USAGE
+
+
+def test_a_loss_is_asked_about():
+    done = CliRunner().invoke(main, ["accept-loss", "orders", "3:7"], input="n\n")
+    assert done.exit_code == exit_codes.INTERRUPTED
+
+
+@pytest.mark.usefixtures("_no_kubectl")
+def test_a_report_says_what_is_missing(tmp_path: Path):
+    path = tmp_path / "report.tar.gz"
+    done = CliRunner().invoke(main, ["report", "--file", str(path)])
+    assert done.exit_code == exit_codes.OK
+    assert "not in it: objects/shards.json: kubectl is not on PATH" in done.stderr
+    with tarfile.open(path) as archive:
+        told = archive.extractfile("shardlog-report/report.json")
+        assert told is not None
+        assert json.loads(told.read())["missing"]
+    again = CliRunner().invoke(main, ["report", "--file", str(path)])
+    assert again.exit_code == exit_codes.USAGE
+    assert "File exists" in again.stderr
+
+
+@pytest.mark.usefixtures("_no_kubectl")
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ((), "status"), (("",), "status"), (("pro",), "promote"), (("promote", "orders", ""), None),
+        (("status", "-o", "j"), "json"), (("drain", "--no"), "--no-wait"),
+    ],
+)  # fmt: skip
+def test_completion(words: tuple[str, ...], first: str | None):
+    found = [each.partition("\t")[0] for each in candidates(words)]
+    assert (found[0] if found else None) == first
