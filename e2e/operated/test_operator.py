@@ -17,7 +17,8 @@ def test_created_scaled_and_deleted(it: Installation):
     columns = it.kubectl("get", "shard", "orders").splitlines()[1].split()
     assert columns[:3] == ["orders", "True", status["leader"]]
     it.until(lambda: it.leader_address() == status["leader"])
-    assert it.get("service", "orders")["spec"]["ports"][0]["port"] == 7400
+    service = it.get("service", "orders") or {}
+    assert service["spec"]["ports"][0]["port"] == 7400
 
     it.kubectl("scale", "shard/orders", "--replicas=5")
     assert len(it.ready(5)["ensemble"]) == 5

@@ -15,7 +15,8 @@ CLUSTER_WIDE = "(cluster-wide)"
 def rules() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """For its namespace, and for the cluster, from the table of the document."""
     section = DOCUMENT.read_text().partition("## What it may do")[2].partition("\n## ")[0]
-    own, cluster = [], []
+    own: list[dict[str, Any]] = []
+    cluster: list[dict[str, Any]] = []
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         names = re.findall(r"`([a-z./]+)`", cells[1]) if len(cells) > 3 else []
