@@ -21,6 +21,7 @@ from typing import Any
 from shardlog.coordinator.commanding import Commander
 from shardlog.coordinator.scaling import count_replicas
 from shardlog.metadata.failures import NewerRecord, Unavailable
+from shardlog.metadata.records import shard_key
 from shardlog.process.logs import Logger
 from shardlog.protocol.coordination import Command, Rejected
 from shardlog.protocol.shard import Shard, Status
@@ -170,6 +171,7 @@ class Reconciler:
         trouble = self._trouble(name)
         if spec.deleting:
             return await self._end(body, spec, known, trouble)
+        trouble = trouble or await self._missing(body)
         found = Plan()
         if trouble is None:
             found = await self._carry_out(body, plan(self._situation(spec)), known)
@@ -178,7 +180,9 @@ class Reconciler:
         self._tell_stuck(body, found.waiting, known)
         self._tell_unsupported(body, spec, known)
         leader = record.leader.node if record and record.leader else None
-        await self._publish(body, spec, leader, known)
+        if record is not None or trouble is None:
+            # Whoever led it when the record could be read leads on, for all we know.
+            await self._publish(body, spec, leader, known)
         await self.looking.ask(record, known.heard)
         seen = self.looking.observed(spec, record, found, trouble, known.heard)
         if self._is_news(body, seen) and await self.looking.ask(record, known.heard, at_once=True):
@@ -214,6 +218,24 @@ class Reconciler:
         if unreadable is not None:
             return Trouble("BadRecord", str(unreadable))
         return Trouble("Stopped", str(stopped)) if stopped is not None else None
+
+    async def _missing(self, body: Json) -> Trouble | None:
+        """A shard that served once and has no record: its metadata was lost, or is from before.
+
+        Made anew it might begin without records that its nodes hold, so a person has to decide.
+        """
+        name, status = body["metadata"]["name"], body.get("status") or {}
+        if name in self.host.shards or not status.get("epoch"):
+            return None
+        if await self.host.store.get(shard_key(name)) is not None:
+            return None
+        nodes = ", ".join(each["node"] for each in status.get("ensemble", ()))
+        told = (
+            f"it was in epoch {status['epoch']} on {nodes or 'nodes not known'}, and the metadata"
+            " has no record of it: restore a later backup of etcd; or, to give up what these nodes"
+            " hold, delete the Shard and create it again"
+        )
+        return Trouble("RecordMissing", told)
 
     # --- deciding --------------------------------------------------------------------------------
 

@@ -33,7 +33,9 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 async def start(it: Installation, etcd: EtcdCluster, name: str) -> OperatorProcess:
     settings = replace(etcd.settings(), connect_timeout_ms=500, request_timeout_ms=1000)
-    return await it.start_operator(name, EtcdStore(settings))
+    process = await it.start_operator(name, EtcdStore(settings))
+    await it.api.until(lambda: process.address)
+    return process
 
 
 async def told(process: OperatorProcess, path: str, wanted: Callable[[Any], bool]) -> Any:
@@ -86,3 +88,38 @@ def test_operators_wait_for_etcd_and_go_on_when_it_is_back(etcd: EtcdCluster, tm
             await it.ready(replicas=3)
 
     run(story())
+
+
+def test_a_shard_that_is_not_in_a_restored_backup_is_not_made_anew(tmp_path: Path):
+    """It served once: a person decides what becomes of the records on its nodes."""
+
+    async def story(etcd: EtcdCluster) -> None:
+        async with Installation(tmp_path, f"{THREE} node-3").running(operators=0) as it:
+            process = await start(it, etcd, "operator-0")
+            await told(process, "/readyz", lambda it: it["metadata"] is None)
+            await asyncio.to_thread(etcd.back_up, tmp_path / "backup")
+            await it.api.create("shards", shard_body(replicas=3))
+            before = await it.ready()
+            await it.api.until(lambda: it.api.get("endpointslices", "orders")["endpoints"])
+            await asyncio.to_thread(etcd.restore, tmp_path / "backup")
+            await it.api.until(lambda: it.condition("Ready")["reason"] == "RecordMissing")
+            assert it.condition("Ready")["status"] == "Unknown"
+            assert it.status()["epoch"] == before["epoch"]
+            assert all(
+                each["node"] in it.condition("Ready")["message"] for each in before["ensemble"]
+            )
+            assert await process.store.get("shards/orders") is None
+            slice_ = it.api.get("endpointslices", "orders")
+            assert slice_["endpoints"][0]["targetRef"]["name"] == before["leader"]
+            # Another is made meanwhile; and whoever gives up what was there may do so.
+            await it.api.create("shards", shard_body("other", replicas=3))
+            await it.ready("other")
+            assert await process.store.get("shards/orders") is None
+            await it.api.delete("shards", "orders")
+            await it.api.until(lambda: it.api.find("shards", "orders") is None)
+            await it.api.create("shards", shard_body(replicas=3))
+            after = await it.ready()
+            assert after["epoch"] > before["epoch"]
+
+    with EtcdCluster(tmp_path / "etcd") as etcd:
+        run(story(etcd))
