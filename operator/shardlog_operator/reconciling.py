@@ -289,17 +289,14 @@ class Reconciler:
 
     def _tell_unsupported(self, body: Json, spec: ShardSpec, known: Known) -> None:
         """Once for each generation: nodes have no word for these yet."""
-        fields = [
-            told
-            for told, asked in (
-                (
-                    "durability Relaxed: entries are synced before they are acknowledged",
-                    spec.relaxed,
-                ),
-                ("retention: all records are kept", spec.retains),
-            )
-            if asked
-        ]
+        record = self.host.shards.get(spec.name)
+        other_quorum = record is not None and record.quorum != spec.quorum
+        asked = {
+            "durability Relaxed: entries are synced before they are acknowledged": spec.relaxed,
+            "retention: all records are kept": spec.retains,
+            "another quorum: it keeps that of its creation": other_quorum,
+        }
+        fields = [told for told, is_asked in asked.items() if is_asked]
         if fields and known.unsupported != spec.generation:
             known.unsupported = spec.generation
             told = f"not carried out by this version: {'; '.join(fields)}"

@@ -51,6 +51,8 @@ class Api:
         self.port = 0
         self.writes: list[tuple[str, str]] = []
         self.forbidden: set[str] = set()
+        # Groups that nobody has installed.
+        self.unknown: set[str] = set()
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
@@ -193,7 +195,8 @@ class Api:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/")
-        if request.method == "GET" and (told := _discovery(path)) is not None:
+        known = path not in self.unknown
+        if request.method == "GET" and known and (told := _discovery(path)) is not None:
             return web.json_response(told)
         try:
             return await self._served(request, path)
