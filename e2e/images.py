@@ -43,6 +43,7 @@ class Builder(Protocol):
     def build(self, context: Path, dockerfile: Path, image: str, **arguments: str) -> None: ...
     def said(self, image: str, *command: str) -> str: ...
     def save(self, image: str, archive: Path) -> None: ...
+    def load(self, archive: Path) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,9 @@ class Docker:
 
     def save(self, image: str, archive: Path) -> None:
         _run("docker", "save", "-o", archive, image)
+
+    def load(self, archive: Path) -> None:
+        _run("docker", "load", "--quiet", "-i", archive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ class Buildah:
     def save(self, image: str, archive: Path) -> None:
         archive.unlink(missing_ok=True)
         _run("buildah", "push", "--quiet", image, f"docker-archive:{archive}:{image}")
+
+    def load(self, archive: Path) -> None:
+        _run("buildah", "pull", "--quiet", f"docker-archive:{archive}")
 
 
 def builder() -> Builder:

@@ -1,0 +1,69 @@
+"""Both images, built with whatever builder is here, and looked into."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.images import archive_of, builder
+from shardlog import __version__
+
+SIZE_BYTES_MAX = 350 << 20
+PORTS = {"node": 7402, "operator": 7410}
+
+
+@pytest.fixture(scope="module", params=PORTS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def archive(kind: str) -> Path:
+    return archive_of(kind, __version__)
+
+
+def described(archive: Path) -> tuple[list[str], dict[str, Any]]:
+    """The names in an archive of one image, and how it is run."""
+    with tarfile.open(archive) as files:
+        manifest = files.extractfile("manifest.json")
+        assert manifest
+        (image,) = json.load(manifest)
+        described = files.extractfile(image["Config"])
+        assert described
+        return image["RepoTags"], json.load(described)["config"]
+
+
+def test_an_archive_is_as_the_chart_wants_it(kind: str, archive: Path):
+    names, run = described(archive)
+    assert [name.removeprefix("docker.io/library/") for name in names] == [
+        f"shardlog-{kind}:{__version__}"
+    ]
+    assert run["User"] == "10001:10001"
+    assert run["Entrypoint"] == [f"shardlog-{kind}"]
+    assert run["Labels"]["org.opencontainers.image.version"] == __version__
+    probe = ["CMD", "shardlog-health", f"http://127.0.0.1:{PORTS[kind]}/healthz"]
+    assert run["Healthcheck"]["Test"] == probe
+    assert archive.stat().st_size < SIZE_BYTES_MAX
+
+
+def test_programs_run_and_the_tools_to_build_them_stayed_behind(kind: str, archive: Path):
+    builder().load(archive)
+    image = f"docker.io/library/shardlog-{kind}:{__version__}"
+    script = f"shardlog-{kind} --version; id -u; command -v shardlog-health; ls /src /tmp/tools"
+    told = builder().said(image, "sh", "-c", f"{script} 2>/dev/null || true")
+    assert told.split() == [
+        f"shardlog-{kind}",
+        __version__,
+        "10001",
+        "/opt/shardlog/bin/shardlog-health",
+    ]
+
+
+def test_an_image_is_built_once(kind: str, archive: Path):
+    before = archive.stat().st_mtime_ns
+    assert archive_of(kind, __version__) == archive
+    assert archive.stat().st_mtime_ns == before
