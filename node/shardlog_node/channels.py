@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import NoReplica
-from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Message
+from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Fetched, Message
 from shardlog.transport.connection import Connection, Receiver, State
 from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
 from shardlog.transport.frame_messages import encode_refused, from_message, to_message
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
 
 _OPEN = State.OPEN  # looked up once: every message asks
+
+WITH_ENTRIES = (FrameType.ENTRIES, FrameType.FETCHED)
 
 Key = tuple[str, str, int, int]
 """Shard, the other node, its incarnation, and ours."""
@@ -34,7 +37,7 @@ class Channel:
     """`here` and `there` are who we are and who the other side is, as the channel names them."""
 
     __slots__ = ("connection", "here", "here_incarnation", "key", "number", "plane", "shard",
-                 "there", "there_incarnation")  # fmt: skip
+                 "there", "there_incarnation", "to")  # fmt: skip
 
     def __init__(self, plane: DataPlane, connection: Connection, number: int, key: Key) -> None:
         self.plane = plane
@@ -43,6 +46,7 @@ class Channel:
         self.key = key
         self.shard, self.there, self.there_incarnation, self.here_incarnation = key
         self.here = plane.name
+        self.to = (self.shard, self.there)
 
     def send(self, message: Message) -> None:
         """Dropped if there is no room: who sends keeps within bounds, and asks again."""
@@ -58,12 +62,23 @@ class Channel:
                         len(message.entries), raw,
                     )
                 )  # fmt: skip
+                self.plane.entries_sent[self.to] += sum(map(len, raw))
             else:
-                connection.send(from_message(self.number, message))
+                frame = from_message(self.number, message)
+                connection.send(frame)
+                if isinstance(message, Fetched):
+                    self.plane.fetched_sent[self.to] += sum(map(len, frame))
         except OutgoingFull:
             self.plane.dropped += 1
 
     def received(self, frame: Frame) -> None:
+        try:
+            message = to_message(frame)
+        except MalformedFrame:
+            if frame.type in WITH_ENTRIES:
+                source = Member(self.there, self.there_incarnation)
+                self.plane.host.distrust(self.shard, source)
+            raise
         self.plane.gather(
             Envelope(
                 self.shard,
@@ -71,7 +86,7 @@ class Channel:
                 self.there_incarnation,
                 self.here,
                 self.here_incarnation,
-                to_message(frame),
+                message,
             )
         )
 

@@ -89,6 +89,9 @@ class DataPlane:
         self.ports: set[ClientPort] = set()
         # Messages that could not be sent.
         self.dropped = 0
+        # Bytes of entries by shard and node: to followers, and to those who fetched them.
+        self.entries_sent: Counter[tuple[str, str]] = Counter()
+        self.fetched_sent: Counter[tuple[str, str]] = Counter()
         # What clients were refused, by type.
         self.refusals: Counter[str] = Counter()
         # Connections that other nodes opened.

@@ -44,6 +44,9 @@ class DriverDisk(Protocol):
     def read(self, header: Header) -> Entry | None:
         """The entry, verified; None if its copy here is damaged."""
 
+    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+        """Entries one behind the other, verified, up to the first whose copy here is damaged."""
+
 
 class Driver:
     """`replica` in, `disk` and `send` out.  After `stop` nothing is performed any more."""
@@ -107,15 +110,13 @@ class Driver:
     def _read(self, headers: tuple[Header, ...]) -> tuple[tuple[Entry, ...], Header | None]:
         if headers == self._latest[0]:
             return self._latest[1], None
-        found: list[Entry] = []
-        for header in headers:
-            entry = self.disk.read(header)
-            if entry is None:
-                self._damaged.append(header.base)
-                return tuple(found), header
-            found.append(entry)
-        self._latest = (headers, tuple(found))
-        return self._latest[1], None
+        found = tuple(self.disk.read_run(headers))
+        if len(found) < len(headers):
+            damaged = headers[len(found)]
+            self._damaged.append(damaged.base)
+            return found, damaged
+        self._latest = (headers, found)
+        return found, None
 
     def _message(
         self, effect: Reading, entries: tuple[Entry, ...], damaged: Header | None

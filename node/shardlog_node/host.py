@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from shardlog.checksum import seal
 from shardlog.protocol.effects import (
     Disk,
+    Distrusted,
     Event,
     Limits,
     Received,
@@ -26,8 +27,9 @@ from shardlog.protocol.effects import (
     RewriteEntry,
     Synced,
     Tick,
+    WriteEntries,
 )
-from shardlog.protocol.entry import Entry, Header
+from shardlog.protocol.entry import Entry, Header, Member
 from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica
 from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, Read, Register
 from shardlog.protocol.replica import FROM_CLIENTS, Replica
@@ -36,6 +38,7 @@ from shardlog.storage.failures import Damaged, StorageFailure
 from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
+from shardlog_node.pacing import Pace, PaceLimits, ShardPace
 from shardlog_node.verifying import is_intact
 
 SHARD_NAME_BYTES_MAX = 80
@@ -46,6 +49,8 @@ BACKLOG_TICKS = 50
 """A leader whose disk has been too far behind for so long hands over."""
 IDLE_TICKS = 5
 """Replicas that do not lead are told of the time so much more rarely."""
+PACE_TICKS = 2
+"""How often those that feed others are told how much they may send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class HostedReplica:
         "driver",
         "found_bad",
         "on_failed",
+        "pace",
         "stopped",
     )
 
@@ -83,6 +89,7 @@ class HostedReplica:
         # How many entries were found damaged, by whom.
         self.found_bad = Counter(dict.fromkeys(FOUND_BY, 0))
         self.stopped = False
+        self.pace = ShardPace()
         self._backlog_ticks = 0
         self._hosted: Hosted
         opened = host.volume.blank if lost else host.volume.open
@@ -156,7 +163,9 @@ class HostedReplica:
     # --- the driver's disk -----------------------------------------------------------------------
 
     def submit(self, effect: Disk) -> None:
-        if isinstance(effect, RewriteEntry):
+        if isinstance(effect, WriteEntries):
+            self._host.pace.wrote(self)
+        elif isinstance(effect, RewriteEntry):
             self.replica.repaired += 1
         self._hosted.submit(effect)
 
@@ -169,6 +178,9 @@ class HostedReplica:
     def mend(self) -> None:
         """Copies of the superblock, or of a segment's head, are damaged."""
         self._hosted.mend()
+
+    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+        return self._hosted.store.read_run(headers)
 
     def _synced(self, token: int) -> None:
         self.step(Synced(token))
@@ -192,6 +204,7 @@ class NodeHost:
         draw: Callable[[], int],
         limits: Limits | None = None,
         host_limits: HostLimits | None = None,
+        pace_limits: PaceLimits | None = None,
     ) -> None:
         self.name = name
         self.volume = volume
@@ -200,6 +213,7 @@ class NodeHost:
         self.draw = draw
         self.limits = limits or Limits()
         self.host_limits = host_limits or HostLimits()
+        self.pace = Pace(pace_limits or PaceLimits())
         # Told after each step of a replica, and of shards whose replica has stopped.
         self.on_stepped: Callable[[HostedReplica], None] = lambda replica: None
         self.on_stopped: Callable[[str], None] = lambda shard: None
@@ -212,6 +226,8 @@ class NodeHost:
         self.lost: set[str] = set()
         # Stores of replicas that were stopped, which may still have something on its way.
         self._ending: dict[str, Store] = {}
+        # Messages with entries that were not as they were made, by the node that sent them.
+        self.damaged: Counter[str] = Counter()
         self._calls: dict[str, asyncio.Future[Envelope]] = {}
         self._called = 0
 
@@ -221,9 +237,15 @@ class NodeHost:
             self._open(shard)
         volume = asyncio.create_task(self.volume.run())
         ticks = 0
+        clock_s = asyncio.get_running_loop().time
+        paced_s = clock_s()
         try:
             while not volume.done():
                 ticks += 1
+                if ticks % PACE_TICKS == 0:
+                    now_s = clock_s()
+                    self.pace.tick(self.replicas.values(), now_s - paced_s)
+                    paced_s = now_s
                 self._tick(every=ticks % IDLE_TICKS == 0)
                 await asyncio.sleep(self.host_limits.tick_ms / 1000)
             volume.result()
@@ -303,10 +325,11 @@ class NodeHost:
 
     def receive_all(self, shard: str, envelopes: Sequence[Envelope]) -> None:
         """For one shard, from whatever plane.  What is not intact is as good as lost on its way."""
-        events = [
+        events: list[Event] = [
             Received(each, self.draw() if isinstance(each.message, Create) else 0)
-            for each in envelopes
             if self._accepts(each)
+            else Distrusted(Member(each.src, each.src_incarnation))
+            for each in envelopes
         ]
         replica = self.replicas.get(shard)
         if replica is None and any(type(each.message) not in FROM_CLIENTS for each in envelopes):
@@ -340,7 +363,16 @@ class NodeHost:
             refusal = Illegal("the body does not match its checksum")
             refused = ClientRefused(message.session, message.request, refusal)
             self.send(Envelope(envelope.shard, self.name, 0, envelope.src, 0, refused))
+        else:
+            self.damaged[envelope.src] += 1
         return False
+
+    def distrust(self, shard: str, source: Member) -> None:
+        """What it sent for a shard could not even be taken apart."""
+        self.damaged[source.node] += 1
+        replica = self.replicas.get(shard)
+        if replica is not None:
+            replica.step(Distrusted(source))
 
     def send(self, envelope: Envelope) -> None:
         """To the call that waits for it, or out."""

@@ -66,6 +66,7 @@ class Watch:
         self._clock_agreed = True
         self._disk_stuck = False
         self._refused_told = 0
+        self._damaged: dict[str, int] = {}
         self._looks = 0
         # Counted since the start, for the metrics.
         self.role_changes = 0
@@ -100,6 +101,7 @@ class Watch:
             gone = self._seen.pop(shard)
             self._damage.pop(shard, None)
             self._log.info("replica gone", shard=shard, epoch=gone.epoch)
+        self._look_at_sources()
         self._look_at_clock()
         self._look_at_disk()
         if self._looks % REFUSED_EVERY_LOOKS == 0:
@@ -144,6 +146,14 @@ class Watch:
             self._log.info("damage repaired", shard=shard, entries=entries, copies=copies)
             told.repaired, told.copies = told.repaired + entries, told.copies + copies
         told.found = hosted.found_bad.copy()
+
+    def _look_at_sources(self) -> None:
+        """Who sends entries that are not as they were made."""
+        for source, number in self._host.damaged.items():
+            new = number - self._damaged.get(source, 0)
+            if new:
+                self._log.warning("damaged entries refused", source=source, number=new)
+                self._damaged[source] = number
 
     def _look_at_clock(self) -> None:
         agreed = self._clock.agreed is not None

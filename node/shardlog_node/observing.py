@@ -141,6 +141,7 @@ class NodeCollector(Collector):
         yield from self._of_replicas()
         yield from self._of_followers()
         yield from self._of_repairs()
+        yield from self._of_transfers()
         yield from self._of_node()
 
     def _of_replicas(self) -> Iterator[Metric]:
@@ -216,6 +217,49 @@ class NodeCollector(Collector):
                 lag.add_metric([shard, member.node], behind)
                 lost.add_metric([shard, member.node], cursor.lost)
         yield from (lag, lost)
+
+    def _of_transfers(self) -> Iterator[Metric]:
+        replicas = self._host.replicas
+        for name, told, sent in (
+            ("entries", "Entries sent to a follower, headers included.", self._plane.entries_sent),
+            ("fetched", "Entries sent to one who fetched them.", self._plane.fetched_sent),
+        ):
+            family = CounterMetricFamily(
+                f"shardlog_{name}_sent_bytes", told, labels=["shard", "follower"]
+            )
+            for labels, size in sorted(sent.items()):
+                family.add_metric(list(labels), size)
+            yield family
+        taken = CounterMetricFamily(
+            "shardlog_transfer_received_bytes",
+            "Entries that came while the replica was behind.",
+            labels=["shard"],
+        )
+        missing = GaugeMetricFamily(
+            "shardlog_transfer_missing_records",
+            "What has not come yet of what the replica lacked when it was told of it.",
+            labels=["shard"],
+        )
+        rate = GaugeMetricFamily(
+            "shardlog_transfer_bytes_per_second",
+            "How fast that comes, in the last second.",
+            labels=["shard"],
+        )
+        for shard, hosted in replicas.items():
+            replica = hosted.replica
+            taken.add_metric([shard], replica.transferred_bytes)
+            transfer = replica.transfer
+            told = transfer and transfer.report(replica.log.end, replica.now_ms)
+            missing.add_metric([shard], max(told.end - told.at, 0) if told else 0)
+            rate.add_metric([shard], told.bytes_per_s if told else 0)
+        damaged = CounterMetricFamily(
+            "shardlog_damaged_received",
+            "Messages with entries that were not as they were made, by who sent them.",
+            labels=["source"],
+        )
+        for source, number in sorted(self._host.damaged.items()):
+            damaged.add_metric([source], number)
+        yield from (taken, missing, rate, damaged)
 
     def _of_node(self) -> Iterator[Metric]:
         host, plane, clock = self._host, self._plane, self._clock

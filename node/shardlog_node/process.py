@@ -38,6 +38,7 @@ from shardlog_node.log_service import LogService
 from shardlog_node.logs import Watch
 from shardlog_node.news import News
 from shardlog_node.observing import NodeCollector, Observing, SyncTimes, TimedFiles
+from shardlog_node.pacing import PaceLimits
 from shardlog_node.scrubbing import Scrubber, ScrubLimits
 from shardlog_node.settings import NodeSettings
 from shardlog_node.snapshots import Snapshots
@@ -49,6 +50,10 @@ CALLS_GRACE_MS = 1000
 LIMITS = Limits(
     batch_entries_max=256,
     inflight_entries_max=1024,
+    resend_entries_ms=1500,
+    settle_bytes=512 << 10,
+    fetch_entries_max=1024,
+    fetch_retry_ms=2000,
     appends_inflight_max=1024,
     sessions_max=256,
     replies_max=32,
@@ -94,6 +99,9 @@ class NodeProcess:
             self.clock.now_ms,
             lambda: secrets.randbits(63) or 1,
             replace(LIMITS, inflight_bytes_max=int(settings.follower_inflight_bytes_max)),
+            pace_limits=PaceLimits(
+                int(settings.catch_up_bytes_per_s_max), settings.catch_up_percent
+            ),
         )
         self.plane.attach_host(self.host)
         self._news = News(self.host, secrets.randbits(63) or 1)

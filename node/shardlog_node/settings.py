@@ -98,6 +98,15 @@ class NodeSettings(ProcessSettings):
         default=ByteSize(64 << 20), description="until they are so large"
     )
 
+    catch_up_bytes_per_s_max: Annotated[ByteSize, Field(ge=0, le=1 << 40)] = Field(
+        default=ByteSize(0),
+        description="old entries for those who lack them, of all shards; 0 for no bound",
+    )
+    catch_up_percent: int = Field(
+        default=150, ge=0, le=10_000,
+        description="while clients append: for each shard so much of what they append to it",
+    )  # fmt: skip
+
     scrub_core_percent: float = Field(
         default=2.0, ge=0, le=100,
         description="of one core, to read all that is stored again and again; 0 for never",

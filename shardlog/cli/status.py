@@ -81,6 +81,10 @@ def _show(found: Json, wide: bool) -> None:
         columns += " bad> repaired> scrubbed history"
         rows = [(*row, *_care(reports.get(node))) for row, node in zip(rows, nodes, strict=True)]
     print_table(columns, rows, indent="  ")
+    transfers = _transfers(found)
+    if transfers:
+        click.echo("\n  transfers")
+        print_table("node from at> of> percent> bytes> per_second>", transfers, indent="  ")
     cursors = _cursors(found)
     if cursors:
         click.echo(f"\n  cursors of {found['leader']}")
@@ -138,6 +142,23 @@ def _history(history: Json) -> str:
     """Each epoch and where it begins."""
     shown = " ".join(f"{epoch}@{first}" for epoch, first in history[-8:])
     return f"… {shown}" if len(history) > 8 else shown
+
+
+def _transfers(found: Json) -> list[tuple[object, ...]]:
+    """Replicas that receive what they lacked when they were told of it."""
+    told = [(each["node"], each["transfer"]) for each in found["reports"] if each["transfer"]]
+    return [
+        (
+            node,
+            it["source"],
+            it["at"],
+            it["end"],
+            100 * (it["at"] - it["first"]) // max(it["end"] - it["first"], 1),
+            it["done_bytes"],
+            it["bytes_per_s"],
+        )
+        for node, it in told
+    ]
 
 
 def _cursors(found: Json) -> list[tuple[object, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.entry import EntryId
-from shardlog.protocol.messages import StatusReport
+from shardlog.protocol.messages import StatusReport, Transfer
 from shardlog.protocol.shard import Shard
 
 Json = Any
@@ -103,9 +103,26 @@ def report_json(report: StatusReport, leader_end: int | None) -> Json:
                 "acked": cursor.acked,
                 "standby": cursor.standby,
                 "lost": cursor.lost,
+                "heard_ms_ago": cursor.heard_ms_ago,
+                "sent_bytes": cursor.sent_bytes,
             }
             for cursor in report.cursors
         ],
+        "transfer": _transfer(report.transfer),
+    }
+
+
+def _transfer(transfer: Transfer | None) -> Json:
+    """How far a replica is that receives what it lacks."""
+    if transfer is None:
+        return None
+    return {
+        "source": transfer.source.node,
+        "first": transfer.first,
+        "at": transfer.at,
+        "end": transfer.end,
+        "done_bytes": transfer.done_bytes,
+        "bytes_per_s": transfer.bytes_per_s,
     }
 
 

@@ -45,7 +45,14 @@ class ReadFailed:
     base: int
 
 
-Event = Received | Tick | Synced | ReadFailed
+@value
+class Distrusted:
+    """What came from `source` was not as it was made: damaged on its way, or at its source."""
+
+    source: Member
+
+
+Event = Received | Tick | Synced | ReadFailed | Distrusted
 
 
 # --- disk effects ------------------------------------------------------------------------------
@@ -209,17 +216,20 @@ class Limits:
     heartbeat_ms: int = 50
     quorum_silence_ms: int = 300
     resend_ms: int = 150
+    resend_entries_ms: int = 150
     pause_ms: int = 500
     repair_retry_ms: int = 100
     repair_tries_max: int = 10
     headers_kept: int = 64
     checkpoint_entries: int = 4096
+    settle_bytes: int = 1 << 20
     batch_entries_max: int = 16
     batch_bytes_max: int = 1 << 20
     inflight_entries_max: int = 64
     inflight_bytes_max: int = 4 << 20
     unsynced_entries_max: int = 1024
     unsynced_bytes_max: int = 32 << 20
+    fetch_retry_ms: int = 100
     fetch_entries_max: int = 64
     fetch_bytes_max: int = 1 << 20
     appends_inflight_max: int = 256

@@ -120,13 +120,14 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             bool(lead and lead.serving),
             bool(lead and lead.heard_by_quorum(r.member, fresh_since)),
             lead.ensemble if lead else (),
-            lead.cursor_statuses() if lead else (),
+            lead.cursor_statuses(r.now_ms) if lead else (),
             r.draining,
             len(r.log.marks),
             awaited(r),
             r.repaired,
             r.scrubbed,
             r.scrub_rounds,
+            r.transfer.report(r.log.end, r.now_ms) if r.transfer else None,
         ),
     )
 

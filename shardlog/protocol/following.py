@@ -45,6 +45,7 @@ from shardlog.protocol.messages import (
 from shardlog.protocol.replica_state import Due, Promise, ReplicaState, Rewrite
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Cause, Role
+from shardlog.protocol.transferring import Transferring
 
 FOLLOWING = (Role.FOLLOWER, Role.STANDBY)
 
@@ -96,6 +97,8 @@ def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None
         _begin_sync(r, message.snapshot)
     r.tail_until = message.end
     close_tail(r)
+    if message.end > r.log.end:
+        r.transfer = Transferring(leader, r.log.end, message.end, r.now_ms)
     r.persist()
     r.sync(Due.FOLLOWING, end=r.log.end)
 
@@ -139,7 +142,11 @@ def followed(r: ReplicaState, promise: Promise) -> None:
 def entries(r: ReplicaState, envelope: Envelope, message: Entries) -> None:
     if not _from_my_leader(r, envelope, message.epoch) or r.backlogged():
         return
+    before = r.log.end
+    weight = r.log.weight
     fresh, refusal = take(r, message.entries)
+    if r.transfer is not None:
+        note_progress(r, envelope, message.entries, before)
     if refusal:
         r.refuse(envelope, refusal)
     else:
@@ -147,7 +154,21 @@ def entries(r: ReplicaState, envelope: Envelope, message: Entries) -> None:
     if fresh or r.rewrites:
         if r.log.open_tail:
             close_tail(r)
-        r.owes_sync = True
+        if r.log.weight - weight < r.limits.settle_bytes:
+            r.owes_sync = True
+        else:
+            settle(r)
+
+
+def settle(r: ReplicaState) -> None:
+    """What is long enough for a sync of its own is acknowledged by itself.
+
+    The leader then sends more while the rest of what came with it is on its way to the disk.
+    """
+    r.owes_sync = False
+    if r.gathered:
+        r.write_gathered()
+    r.sync(Due.ENTRIES, end=r.log.end)
 
 
 def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[bool, Refusal | None]:
@@ -175,6 +196,18 @@ def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[bool, Refusal | Non
         if refusal:
             return fresh, refusal
     return fresh, None
+
+
+def note_progress(
+    r: ReplicaState, envelope: Envelope, batch: tuple[Entry, ...], before: int
+) -> None:
+    """For the status: what of a batch was new behind `before`, and whether that was all."""
+    if r.transfer is not None:
+        new = [each for each in batch if before <= each.header.base < r.log.end]
+        source = Member(envelope.src, envelope.src_incarnation)
+        r.transferred_bytes += r.transfer.took(source, new, r.now_ms)
+        if r.log.end >= r.transfer.end:
+            r.transfer = None
 
 
 def refusal_to_append(log: Log, header: Header) -> Refusal | None:
@@ -300,6 +333,7 @@ def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> No
     else:
         _cut(r, cut)
         r.epoch = message.epoch
+        r.others = message.others
         _begin_sync(r, snapshot)
         r.history = snapshot.history
         r.persist()

@@ -114,13 +114,25 @@ class Leadership:
         echoed = {m for m, each in self.cursors.items() if each.beat >= beat and counts(each)}
         return self._quorum(echoed | {me})
 
-    def cursor_statuses(self) -> tuple[CursorStatus, ...]:
+    def cursor_statuses(self, now_ms: int) -> tuple[CursorStatus, ...]:
         """For the coordinator: only followers that have accepted the announcement, or are lost."""
         return tuple(
-            CursorStatus(member, each.at, each.standby, each.lost)
+            CursorStatus(
+                member,
+                each.at,
+                each.standby,
+                each.lost,
+                now_ms - each.heard_ms,
+                each.sent_bytes,
+            )
             for member, each in sorted(self.cursors.items())
             if each.announced or each.lost
         )
+
+    @property
+    def starving(self) -> bool:
+        """Whether a follower lacks old entries that may not be sent right now."""
+        return any(each.starved for each in self.cursors.values())
 
     def _quorum(self, members: set[Member]) -> bool:
         return all(

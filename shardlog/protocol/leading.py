@@ -313,9 +313,10 @@ def append(
 
 def replicate(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
     """Send what the follower lacks, within its bound."""
-    while batch := cursor.to_send(r.log, r.limits):
-        cursor.next = batch[-1].end
-        cursor.sent_ms = r.now_ms
+    while batch := cursor.to_send(r.log, r.limits, r.commit, r.feed_bytes):
+        size = cursor.sent(batch, r.now_ms, lead.beat)
+        if r.feed_bytes is not None and cursor.fed:
+            r.feed_bytes -= size
         r.emit(SendEntries(cursor.member, r.epoch, tuple(batch), r.commit, r.log.first))
 
 
@@ -345,7 +346,8 @@ def acked(r: ReplicaState, envelope: Envelope, message: Ack) -> None:
     if is_lost(cursor, message):
         cursor.lost = True
         return
-    cursor.confirm(message.end, message.at, r.now_ms, r.limits.resend_ms)
+    passed = message.beat > cursor.sent_beat
+    cursor.confirm(message.end, message.at, r.now_ms, r.limits.resend_entries_ms, passed)
     cursor.note_promise(r.lead.beat)
     advance(r, r.lead)
     replicate(r, r.lead, cursor)
@@ -356,7 +358,7 @@ def progressed(r: ReplicaState, envelope: Envelope, message: Progress) -> None:
     cursor = _cursor_of(r, envelope, message.epoch)
     if cursor is None or r.lead is None or message.at > r.log.end:
         return
-    cursor.confirm(0, message.at, r.now_ms, r.limits.resend_ms)
+    cursor.confirm(0, message.at, r.now_ms, r.limits.resend_entries_ms)
     replicate(r, r.lead, cursor)
 
 
@@ -387,10 +389,13 @@ def advance(r: ReplicaState, lead: Leadership) -> None:
 
 
 def tick(r: ReplicaState) -> None:
-    """Heartbeats; announcements that got no answer."""
+    """Heartbeats; announcements that got no answer; followers that wait for old entries."""
     lead = r.lead
     if lead is None or lead.opened != r.epoch:
         return
+    for cursor in lead.cursors.values():
+        if cursor.starved:
+            replicate(r, lead, cursor)
     if lead.beat_ms >= 0 and r.now_ms - lead.beat_ms < r.limits.heartbeat_ms:
         return
     beat(r, lead)

@@ -94,6 +94,11 @@ class Log:
         return last.base + last.count
 
     @property
+    def weight(self) -> int:
+        """Only what it grows by says something: the bytes of bodies that were appended."""
+        return self.weights[-1] if self.weights else 0
+
+    @property
     def open_tail(self) -> bool:
         """Whether the log ends in an unreadable stretch of unknown length."""
         return bool(self.headers) and self.headers[-1].count == 0
@@ -151,8 +156,9 @@ class Log:
 
     def _archived(self, start: int, end: int, most: int) -> list[Header]:
         assert self.archive is not None
-        self._archived_at(start)
         found = self.archive.headers(start, end, most)
+        if not found or found[0].base > start:
+            self._archived_at(start)  # it may lie within a stretch that cannot be read
         for header in found:
             self._note(header)
         return found

@@ -99,12 +99,32 @@ class Snapshot:
 
 @value
 class CursorStatus:
-    """Where one follower stands, as its leader sees it."""
+    """Where one follower stands, as its leader sees it.
+
+    `heard_ms_ago` is when it was heard last.  `sent_bytes` counts the entries sent to it.
+    """
 
     member: Member
     acked: int
     standby: bool
     lost: bool
+    heard_ms_ago: int = 0
+    sent_bytes: int = 0
+
+
+@value
+class Transfer:
+    """How far a replica is that receives `[first, end)` from `source`: it has all below `at`.
+
+    `done_bytes` came since it began, or since its node was started.
+    """
+
+    source: Member
+    first: int
+    at: int
+    end: int
+    done_bytes: int
+    bytes_per_s: int
 
 
 # --- coordinator → replica ---------------------------------------------------------------------
@@ -176,10 +196,11 @@ class SnapshotRequest(Message):
 
 @value
 class InstallSnapshot(Message):
-    """To a new node: fetch this from its source."""
+    """To a new node: fetch this from its source, or from others that may hold it too."""
 
     epoch: int
     snapshot: Snapshot
+    others: tuple[Member, ...] = ()
 
 
 @value
@@ -314,6 +335,7 @@ class StatusReport(Message):
     first of them, once everyone who might have supplied it has been asked.
     `repaired` counts what was written anew since the node opened the replica; a scrubber that has
     finished `scrub_rounds` over the whole log is at offset `scrubbed` of the next.
+    `transfer` is there while it receives what it lacked when it was told of the leader's log.
     """
 
     asked: int
@@ -335,6 +357,7 @@ class StatusReport(Message):
     repaired: int = 0
     scrubbed: int = 0
     scrub_rounds: int = 0
+    transfer: Transfer | None = None
 
 
 @value

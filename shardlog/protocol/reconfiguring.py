@@ -237,7 +237,8 @@ def drive_joining(c: CoordinatorState, record: Shard) -> None:
         if c.snapshot is None:
             c.send(record.leader, SnapshotRequest(record.epoch))
         else:
-            c.send(joining.member, InstallSnapshot(record.epoch, c.snapshot))
+            others = tuple(each for each in record.ensemble if each != joining.old)
+            c.send(joining.member, InstallSnapshot(record.epoch, c.snapshot, others))
 
 
 def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:

@@ -11,16 +11,42 @@ from __future__ import annotations
 from shardlog.protocol import following, leading
 from shardlog.protocol.effects import SendFetched
 from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.failures import OffsetGap
+from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
 from shardlog.protocol.history import epoch_at
-from shardlog.protocol.messages import CannotServe, Envelope, Fetch, Fetched
+from shardlog.protocol.messages import (
+    CannotServe,
+    Entries,
+    Envelope,
+    Fetch,
+    Fetched,
+    Refused,
+    Snapshot,
+)
 from shardlog.protocol.replica_state import Due, ReplicaState
 from shardlog.protocol.states import Role
+from shardlog.protocol.transferring import Transferring
+
+ASKED_MAX = 8
+"""So many may wait until something may be sent; others ask again."""
 
 
 def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
-    """Send what is intact here and belongs to the asker's history; else say nothing."""
+    """Send what is intact here and belongs to the asker's history; else say nothing.
+
+    While the driver allows none of it to be sent, whoever asks waits for the next tick.
+    """
+    to = Member(envelope.src, envelope.src_incarnation)
+    if r.feed_bytes is None or r.feed_bytes > 0:
+        _serve(r, to, message)
+    elif to in r.asked or len(r.asked) < ASKED_MAX:
+        r.asked[to] = message
+
+
+def _serve(r: ReplicaState, to: Member, message: Fetch) -> None:
     found: list[Header] = []
-    room_bytes = r.limits.fetch_bytes_max
+    allowed = r.limits.fetch_bytes_max
+    room_bytes = allowed if r.feed_bytes is None else min(allowed, r.feed_bytes)
     for header in r.log.between(message.start, message.end, r.limits.fetch_entries_max):
         belongs = epoch_at(message.history, header.base) == header.epoch
         room_bytes -= header.body_bytes
@@ -28,8 +54,15 @@ def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
             break
         found.append(header)
     if found and found[0].base == message.start:
-        to = Member(envelope.src, envelope.src_incarnation)
+        if r.feed_bytes is not None:
+            r.feed_bytes -= sum([ENTRY_HEADER_BYTES + header.body_bytes for header in found])
         r.emit(SendFetched(to, message.epoch, tuple(found)))
+
+
+def _serve_waiting(r: ReplicaState) -> None:
+    while r.asked and (r.feed_bytes is None or r.feed_bytes > 0):
+        to = next(iter(r.asked))
+        _serve(r, to, r.asked.pop(to))
 
 
 def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
@@ -45,7 +78,10 @@ def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
         if (entry.header.base in r.log.marks or entry.header.end <= limit)
         and epoch_at(r.history, entry.header.base) == entry.header.epoch
     )
+    before = r.log.end
     fresh, _ = following.take(r, batch)
+    if r.transfer is not None:
+        following.note_progress(r, envelope, batch, before)
     if fresh or r.rewrites:
         if r.lead:
             r.lead.tries = 0
@@ -65,7 +101,7 @@ def _asked(r: ReplicaState) -> tuple[Member, ...]:
     if r.lead is not None:
         return r.lead.sources if not r.lead.serving else tuple(r.lead.cursors)
     if r.role is Role.FENCED:
-        return (r.syncing.source,) if r.syncing else ()
+        return sources_of(r.syncing, r.others) if r.syncing else ()
     return (r.leader,) if r.leader else ()
 
 
@@ -78,19 +114,53 @@ def _append_limit(r: ReplicaState) -> int:
 
 def tick(r: ReplicaState) -> None:
     """Ask for what is bad or missing, again after a while."""
-    due = r.fetched_ms < 0 or r.now_ms - r.fetched_ms >= r.limits.repair_retry_ms
+    if r.asked:
+        _serve_waiting(r)
+    installs = r.role is Role.FENCED and r.syncing is not None
+    retry_ms = r.limits.fetch_retry_ms if installs else r.limits.repair_retry_ms
+    due = r.fetched_ms < 0 or r.now_ms - r.fetched_ms >= retry_ms
     if not due or r.role is Role.NOT_MEMBER:
         return
     if r.lead is not None:
         _lead_whole(r)
     elif r.role is Role.FENCED and r.syncing is not None:
-        bad = next(r.log.bad(r.syncing.first), None)
-        start = r.log.end if bad is None else bad.base
-        if start < r.syncing.end:
-            _ask(r, r.syncing.source, start, r.syncing.end)
+        _install_more(r, r.syncing)
     elif r.role in following.FOLLOWING and r.log.marks and r.leader:
         bad = next(r.log.bad())
         _ask(r, r.leader, bad.base, max(bad.end, bad.base + 1))
+
+
+def sources_of(snapshot: Snapshot, others: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Whoever may be asked for it, the one that described it first."""
+    return tuple(dict.fromkeys((snapshot.source, *others)))
+
+
+def _install_more(r: ReplicaState, snapshot: Snapshot) -> None:
+    """The next piece: from the source that the last one came from, or else from the next."""
+    bad = next(r.log.bad(snapshot.first), None)
+    start = r.log.end if bad is None else bad.base
+    if start >= snapshot.end:
+        return
+    if r.fetched_ms >= 0:
+        r.source_at += 1  # the last one was asked in vain
+    sources = sources_of(snapshot, r.others)
+    source = sources[r.source_at % len(sources)]
+    if r.transfer is None:
+        r.transfer = Transferring(source, r.log.end, snapshot.end, r.now_ms)
+    _ask(r, source, start, snapshot.end)
+
+
+def distrusted(r: ReplicaState, source: Member) -> None:
+    """What it sent was damaged, and is as good as not sent: ask somebody else, if there is one."""
+    if r.role is Role.NOT_MEMBER:
+        return
+    if r.role in following.FOLLOWING and source == r.leader:
+        r.send(source, Refused(Entries.__name__, r.epoch, OffsetGap(r.log.end)))
+    asked = _asked(r)
+    if r.fetched_ms >= 0 and source in asked and len(asked) > 1:
+        r.source_at += 1
+        r.fetched_ms = -1
+        tick(r)
 
 
 def _lead_whole(r: ReplicaState) -> None:

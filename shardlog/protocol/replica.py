@@ -14,6 +14,7 @@ from typing import Any
 
 from shardlog.protocol import changing, fencing, following, leading, repairing, serving
 from shardlog.protocol.effects import (
+    Distrusted,
     Effect,
     Event,
     Limits,
@@ -174,6 +175,8 @@ class Replica(ReplicaState):
                 repairing.tick(self)
             elif isinstance(event, ReadFailed):
                 self._read_failed(event.base)
+            elif isinstance(event, Distrusted):
+                repairing.distrusted(self, event.source)
         if self.owes_sync:
             self._settle()
         if len(self.log.headers) > 2 * self.limits.headers_kept:

@@ -44,6 +44,7 @@ from shardlog.protocol.messages import (
 )
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Cause, Role, next_role
+from shardlog.protocol.transferring import Transferring
 
 UNANSWERED = frozenset({Refused, Ack, Progress, FenceAnswer, Fetch, Fetched, SnapshotOffer})
 """Messages that are never refused: a refusal of an answer would echo for ever."""
@@ -84,10 +85,12 @@ class ReplicaState:
 
     __slots__ = (
         "archive",
+        "asked",
         "commit",
         "draining",
         "durable_end",
         "epoch",
+        "feed_bytes",
         "fetched_ms",
         "forgotten",
         "gathered",
@@ -102,6 +105,7 @@ class ReplicaState:
         "log",
         "node",
         "now_ms",
+        "others",
         "out",
         "owes_sync",
         "promises",
@@ -114,9 +118,12 @@ class ReplicaState:
         "sessions",
         "set_back_ms",
         "shard",
+        "source_at",
         "syncing",
         "tail_until",
         "token",
+        "transfer",
+        "transferred_bytes",
     )
 
     def __init__(
@@ -144,6 +151,12 @@ class ReplicaState:
         self.repaired = 0
         self.scrubbed = 0
         self.scrub_rounds = 0
+        # Set by the driver: how many bytes of old entries may be sent now; None for no bound.
+        self.feed_bytes: int | None = None
+        # Who asked for entries while none might be sent, and for what.
+        self.asked: dict[Member, Fetch] = {}
+        # Counted since the start, for the metrics: entries that came while we were behind.
+        self.transferred_bytes = 0
         self.blank(0)
 
     def blank(self, incarnation: int) -> None:
@@ -168,6 +181,11 @@ class ReplicaState:
         self.sessions = SessionTable(self.limits.sessions_max, self.limits.replies_max)
         # The snapshot being installed: until it is whole, nothing is acknowledged.
         self.syncing: Snapshot | None = None
+        # Who may hold it beside its source, and whose turn it is to be asked.
+        self.others: tuple[Member, ...] = ()
+        self.source_at = 0
+        # How far we are with what we lacked when we were told of it.
+        self.transfer: Transferring | None = None
         # While the tail cannot be read: where it will have been made good, by our leader's log.
         self.tail_until = 0
         # Entries that an unreadable tail may have held before the log was started over.
@@ -195,6 +213,7 @@ class ReplicaState:
 
     def become(self, cause: Cause) -> None:
         self.role = next_role(self.role, cause)
+        self.transfer = None
         if self.role is not Role.LEADER:
             self.lead = None
 

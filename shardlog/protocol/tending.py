@@ -15,6 +15,7 @@ from shardlog.protocol.messages import (
     Abort,
     Create,
     Created,
+    CursorStatus,
     Destroy,
     Destroyed,
     Envelope,
@@ -203,7 +204,7 @@ def tend_followers(c: CoordinatorState, record: Shard) -> None:
     if leader.report.epoch < record.epoch and record.change is None and record.leader:
         c.send(record.leader, Abort(record.epoch, record.ensemble))
         return
-    with_cursor = {each.member for each in leader.report.cursors}
+    with_cursor = {each.member for each in leader.report.cursors if not is_silent(c, each)}
     wanted = set(record.ensemble)
     if record.joining and c.installed:
         wanted.add(record.joining.member)
@@ -211,6 +212,14 @@ def tend_followers(c: CoordinatorState, record: Shard) -> None:
         wanted.add(record.change.new)
     for member in sorted(wanted - with_cursor - {record.leader}):
         c.send(member, Fence(record.epoch))
+
+
+def is_silent(c: CoordinatorState, cursor: CursorStatus) -> bool:
+    """A follower that was started again somewhere else waits for a leader that looks for it here.
+
+    It is Fenced then, answers, and the leader is told where it is; any other refuses.
+    """
+    return cursor.heard_ms_ago >= c.limits.leader_timeout_ms and not cursor.lost
 
 
 def tend_lost(c: CoordinatorState, record: Shard) -> bool:

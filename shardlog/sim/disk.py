@@ -20,8 +20,9 @@ The superblock is kept in alternating copies, so its write is atomic: the old on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from random import Random
 
 from shardlog.protocol.effects import (
@@ -170,6 +171,11 @@ class ModelDisk:
         if slot is None or slot.entry.header.checksum != header.checksum:
             raise ImpossibleState(f"asked to read {header.id}, which was never written here")
         return slot.entry if slot.body is Part.OK else None
+
+    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+        """Up to the first that is damaged."""
+        found = [self.read(header) for header in headers]
+        return [entry for entry in takewhile(lambda entry: entry is not None, found) if entry]
 
     # --- syncing ---------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ A round runs when its time comes; a crash before that cuts it off after some of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -122,6 +122,9 @@ class EngineDisk:
     def read(self, header: Header) -> Entry | None:
         """The entry, or None if its copy here is damaged."""
         return self.store.read(header)
+
+    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+        return self.store.read_run(headers)
 
     def headers(self, start: int, end: int, most: int) -> list[Header]:
         return self.store.headers(start, end, most)

@@ -61,6 +61,8 @@ from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.seal import seal
 
 NOW_MS = 1000
+HEARD_MS = NOW_MS - 500
+"""Followers were heard so long ago that no quorum is fresh, and are not looked for yet."""
 SHARD = "s"
 
 NOTHING_KEPT = Kept((), 0, 0)
@@ -117,6 +119,8 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
     if not replica.log.open_tail:
         replica.tail_until = 0
     replica.heard_ms = replica.fetched_ms = -1
+    replica.transfer = None
+    replica.transferred_bytes = 0
     if not replica.promises and not replica.rewrites:
         replica.token = 0
     lead = replica.lead
@@ -131,11 +135,15 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
         lead.cursors = dict(sorted(lead.cursors.items()))
         for cursor in lead.cursors.values():
             cursor.sent_ms = NOW_MS
-            cursor.heard_ms = 0
+            cursor.heard_ms = HEARD_MS
             if cursor.announced:
                 cursor.cut = OPEN_END
             else:
                 cursor.at = cursor.durable = cursor.next = 0
+            cursor.land_all()
+            cursor.sent_beat = lead.beat
+            cursor.sent_bytes = cursor.typical_bytes = 0
+            cursor.starved = cursor.fed = False
             if not lead.beat:
                 cursor.promised = 0  # compared only with acks that echo a heartbeat
     return replica

@@ -86,7 +86,7 @@ class Run(NamedTuple):
 class Segment:
     """`count` slots are taken, -1 if nobody has looked yet; the next entry goes to `position`."""
 
-    __slots__ = ("count", "handles", "head", "path", "position", "read_up_to")
+    __slots__ = ("_found", "count", "handles", "head", "path", "position", "read_up_to")
 
     def __init__(self, handles: Handles, path: str, head: Head) -> None:
         self.handles = handles
@@ -96,6 +96,8 @@ class Segment:
         self.position = head.body_start
         # Where the last raw range ended: an offset, and the slot that stands behind it.
         self.read_up_to = (-1, 0)
+        # The slot that was found last.
+        self._found = 0
 
     @property
     def first(self) -> int:
@@ -222,6 +224,9 @@ class Segment:
         low, high = 0, self.count
         found = -1
         with self.handles.use(self.path) as file:
+            for known in (self._found, self.read_up_to[1]):
+                if self._is_last(file, known, offset):
+                    return known
             while low < high:
                 middle = (low + high) // 2
                 index, keys = self._peeked(file, middle, high)
@@ -229,7 +234,20 @@ class Segment:
                     high = middle
                 else:
                     found, low = index, index + 1
+        self._found = found
         return found
+
+    def _is_last(self, file: File, index: int, offset: int) -> bool:
+        """Whether `find` would come to this slot: most search near to where they did before."""
+        if not 0 <= index < self.count:
+            return False
+        keys = self._peeked(file, index, index + 1)[1]
+        if keys is None or keys[0] > offset:
+            return False
+        if index + 1 == self.count:
+            return True
+        behind = self._peeked(file, index + 1, index + 2)[1]
+        return behind is not None and behind[0] > offset
 
     def find_time(self, timestamp_ms: int) -> int:
         """The index of the first readable slot at or after a time; `count` if there is none."""

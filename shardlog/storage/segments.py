@@ -11,11 +11,20 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from shardlog.protocol.entry import Entry, Header
+from shardlog.checksum import seal_body
+from shardlog.protocol.entry import Entry, Header, entry_of
 from shardlog.protocol.failures import ImpossibleState
-from shardlog.storage.failures import Damaged, WrongIdentity
+from shardlog.storage.failures import Damaged, DiskFailed, WrongIdentity
 from shardlog.storage.handles import Handles
-from shardlog.storage.layout import ENTRY_HEADER_BYTES, LOST_BYTE, SLOT_BYTES, Context, Head, Slot
+from shardlog.storage.layout import (
+    ENTRY_HEADER_BYTES,
+    LOST_BYTE,
+    SLOT_BYTES,
+    Context,
+    Head,
+    Slot,
+    pack_header,
+)
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root
 from shardlog.storage.segment import (
@@ -31,6 +40,8 @@ from shardlog.storage.segment import (
 )
 
 _NO_CONTEXT = Context(0, 0)
+RUN_BYTES_MAX = 1 << 20
+"""So much is read at once of entries that stand together."""
 
 
 class Place(NamedTuple):
@@ -191,7 +202,8 @@ class Segments:
         if first is not None and first.slot.header.base < start:
             at = first.slot.header.end
         while at < end:
-            place = self.covering(at)
+            place = first if first is not None and first.slot.header.base == at else None
+            place, first = place or self.covering(at), None
             if place is None:
                 upto = min(self.readable_after(at), end)
                 yield (at, upto)
@@ -274,6 +286,34 @@ class Segments:
         if place is None or place.slot.header != header:
             return None
         return place.segment.entry(header, place.slot.position, place.slot.length)
+
+    def entries(self, headers: Sequence[Header]) -> list[Entry]:
+        """As many of them, from the first on, as stand in one range and are as they were written.
+
+        None at all if they have to be looked at one by one.
+        """
+        end = min(headers[-1].end, self.end)
+        raw = self.raw(headers[0].base, end, RUN_BYTES_MAX)
+        if raw is None or raw.first != headers[0].base:
+            return []
+        try:
+            with self.handles.use(raw.path) as file:
+                data = file.read(raw.position, raw.length)
+        except DiskFailed:
+            return []
+        found: list[Entry] = []
+        at = 0
+        for header in headers[: raw.count]:
+            start = at + ENTRY_HEADER_BYTES
+            length = header.body_checksum >> 32
+            if data[at:start] != pack_header(header, length):
+                break
+            body = data[start : start + length]
+            if seal_body(body) != header.body_checksum:
+                break
+            found.append(entry_of((header, body)))
+            at = start + length
+        return found
 
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole entries that stand one behind the other, from the one that holds `start` on.

@@ -16,6 +16,7 @@ nobody knows, and only a restart reads it again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from shardlog.protocol.effects import (
     Barrier,
@@ -63,6 +64,8 @@ class Store:
         self.fresh: dict[int, Entry] = {}
         # End and checksum of the entries that may end the next commit context, in order.
         self._ends: deque[tuple[int, int]] = deque()
+        # Entries made durable since it was opened, headers included.
+        self.written_bytes = 0
         self.stalled: Retriable | None = None
         self.broken = False
         # `durability: Relaxed`: entries survive the process, not the power; promises are synced.
@@ -136,6 +139,28 @@ class Store:
         if entry is not None and entry.header.checksum == header.checksum:
             return entry
         return self.files.segments.entry(header)
+
+    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+        """Entries one behind the other, verified, up to the first whose copy is damaged.
+
+        What stands together in a file is read at once.
+        """
+        found: list[Entry] = []
+        fresh, segments = self.fresh, self.files.segments
+        while len(found) < len(headers):
+            header = headers[len(found)]
+            entry = fresh.get(header.base)
+            if entry is not None and entry.header.checksum == header.checksum:
+                found.append(entry)
+                continue
+            run = segments.entries(headers[len(found) :])
+            if not run:
+                entry = segments.entry(header)
+                if entry is None:
+                    return found
+                run = [entry]
+            found += run
+        return found
 
     def headers(self, start: int, end: int, most: int) -> list[Header]:
         """Headers of durable entries, for the protocol's `Archive`."""
@@ -302,6 +327,7 @@ class Store:
         segment = group.segment
         segment.count = group.index + len(group.slots)
         segment.position = group.after
+        self.written_bytes += group.after - group.position
         self.files.segments.end = group.slots[-1].header.end
         self._completed += len(group.slots)
         fresh = self.fresh

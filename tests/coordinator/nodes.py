@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -68,6 +68,9 @@ class Node:
 
     def read(self, header: Header) -> Entry | None:
         return self.store.read(header)
+
+    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+        return self.store.read_run(headers)
 
     def _perform(self, driver: Driver) -> None:
         while self.up and driver is self.driver and (round_ := self.store.take()) is not None:

@@ -15,7 +15,7 @@ of the other side tells, which is the harder case.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 
 from shardlog.transport.failures import MalformedFrame
@@ -35,6 +35,8 @@ class Network:
 
     def __init__(self) -> None:
         self.delay_ms: dict[Direction, int] = {}
+        self.alter: Callable[[str, str, bytes], bytes] | None = None
+        """What becomes of the bytes that somebody says to somebody; TCP would not notice."""
         self._cut: set[Direction] = set()
         self._changed = asyncio.Event()
         self._servers: list[asyncio.Server] = []
@@ -163,6 +165,8 @@ class Flow:
         with suppress(OSError):
             while data := await reader.read(PIECE_BYTES):
                 await self._network.until_passing(source, target)
+                if self._network.alter is not None:
+                    data = self._network.alter(source, target, data)
                 writer.write(data)
                 await writer.drain()
         await self._network.until_passing(source, target)

@@ -1,5 +1,6 @@
 """The driver: effects in their order, and damage told to the replica."""
 
+from itertools import takewhile
 from typing import Any
 
 from shardlog.checksum import seal, seal_body
@@ -39,6 +40,9 @@ class Bench:
 
     def read(self, header: Any) -> Entry | None:
         return self.held.get(header)
+
+    def read_run(self, headers: Any) -> list[Entry]:
+        return list(takewhile(bool, map(self.held.get, headers)))  # type: ignore[arg-type]
 
 
 def test_effects_are_performed_in_their_order():

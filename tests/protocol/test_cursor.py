@@ -10,6 +10,7 @@ from protocol.harness import chain
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
 from shardlog.protocol.log import Log, Mark
 
 B = Member("b", 1)
@@ -46,8 +47,7 @@ class Link:
     def send(self):
         while batch := self.cursor.to_send(self.leader, LIMITS):
             assert len(batch) <= BATCH_MAX
-            self.cursor.next = batch[-1].end
-            self.cursor.sent_ms = self.now_ms
+            self.cursor.sent(batch, self.now_ms)
             self.sent += len(batch)
             self.batches.append(batch)
             self.check()
@@ -134,11 +134,12 @@ def test_bytes_under_way_are_bounded_and_one_entry_always_goes():
     sent = []
     while batch := cursor.to_send(log, limits):
         sent.append([each.base for each in batch])
-        cursor.next = batch[-1].end
+        cursor.sent(batch, 0)
     assert sent == [[0, 1]], "what would exceed the bound waits"
     cursor.confirm(2, 2, 0, RESEND_MS)
-    assert [each.base for each in cursor.to_send(log, limits)] == [2]
-    cursor.next = 3
+    batch = cursor.to_send(log, limits)
+    assert [each.base for each in batch] == [2]
+    cursor.sent(batch, 0)
     cursor.confirm(3, 3, 0, RESEND_MS)
     assert [each.base for each in cursor.to_send(log, limits)] == [3], "longer than the bound"
 
@@ -147,13 +148,16 @@ def test_what_was_received_and_is_not_durable_counts_as_under_way():
     log = log_of(20)
     cursor = announced()
     while batch := cursor.to_send(log, LIMITS):
-        cursor.next = batch[-1].end
+        cursor.sent(batch, 0)
     assert cursor.next == INFLIGHT_MAX
     cursor.confirm(1, INFLIGHT_MAX, 0, RESEND_MS)
-    assert [each.base for each in cursor.to_send(log, LIMITS)] == [INFLIGHT_MAX]
-    cursor.next += 1
-    cursor.confirm(1, INFLIGHT_MAX + 1, 0, RESEND_MS)
     assert cursor.to_send(log, LIMITS) == [], "its disk has stalled"
+    cursor.confirm(BATCH_MAX, INFLIGHT_MAX, 0, RESEND_MS)
+    batch = cursor.to_send(log, LIMITS)
+    assert [each.base for each in batch] == [5, 6, 7], "as many as have become durable"
+    cursor.sent(batch, 0)
+    cursor.confirm(BATCH_MAX, INFLIGHT_MAX + BATCH_MAX, 0, RESEND_MS)
+    assert cursor.to_send(log, LIMITS) == [], "and no more"
 
 
 def test_T12_one_who_never_acks_is_fed_by_where_it_is():
@@ -162,7 +166,7 @@ def test_T12_one_who_never_acks_is_fed_by_where_it_is():
     cursor.confirm(0, 0, 0, RESEND_MS)
     for _ in range(8):
         for batch in iter(lambda: cursor.to_send(log, LIMITS), []):
-            cursor.next = batch[-1].end
+            cursor.sent(batch, 0)
         cursor.confirm(0, cursor.next, 0, RESEND_MS)
     assert cursor.next == log.end
 
@@ -194,8 +198,53 @@ def test_T3_a_bad_copy_is_not_sent_nor_what_follows_it():
 def test_N7_what_is_in_flight_is_sent_again_only_after_a_while(waited_ms, again):
     cursor = announced()
     cursor.next = 3
+    cursor.confirm(1, 1, 0, RESEND_MS)
     cursor.confirm(1, 1, waited_ms, RESEND_MS)
     assert (cursor.next == 1) is again
+
+
+def test_N7_nothing_is_sent_again_as_long_as_the_follower_gets_further():
+    cursor = announced()
+    cursor.next = 5
+    for at in (1, 2, 3):
+        cursor.confirm(0, at, at * RESEND_MS, RESEND_MS)
+        assert cursor.next == 5
+    cursor.confirm(0, 3, 4 * RESEND_MS, RESEND_MS)
+    assert cursor.next == 3
+
+
+class Shelf:
+    """Headers at rest."""
+
+    def __init__(self, log):
+        self.held = {header.base: header for header in log.headers}
+
+    def headers(self, start, end, most):
+        return [self.held[base] for base in sorted(self.held) if start <= base < end][:most]
+
+    def covering(self, offset):
+        return self.held.get(offset)
+
+
+def test_old_entries_are_sent_only_as_far_as_the_driver_allows():
+    log = heavy_log(*[10] * 20)
+    log.archive = Shelf(log)
+    log.forget(below=12, keep=4)
+    assert log.kept_from == 12
+    cursor = announced()
+    limits = Limits(batch_entries_max=4)
+    assert cursor.to_send(log, limits, 12, 0) == []
+    assert cursor.starved
+    batch = cursor.to_send(log, limits, 12, 15)
+    assert [each.base for each in batch] == [0, 1], "the last may exceed what is allowed"
+    assert cursor.sent(batch, 0) == 2 * (10 + ENTRY_HEADER_BYTES)
+    assert not cursor.starved
+    cursor.confirm(12, 12, 0, RESEND_MS)
+    batch = cursor.to_send(log, limits, 16, 0)
+    assert [each.base for each in batch] == [12, 13, 14, 15], "a little behind is not far behind"
+    limits = Limits(batch_entries_max=4, inflight_bytes_max=50)
+    assert cursor.to_send(log, limits, 16, 0) == [], "so much cannot be under way"
+    assert len(cursor.to_send(log, limits, 12, 0)) == 4, "what is not committed is always sent"
 
 
 def test_T5_the_highest_ack_is_a_promise_with_the_beat_that_it_came_after():

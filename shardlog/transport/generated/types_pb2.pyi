@@ -177,13 +177,33 @@ class Snapshot(_message.Message):
     def __init__(self, source: _Optional[_Union[Member, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., first: _Optional[int] = ..., boundary: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
 
 class CursorStatus(_message.Message):
-    __slots__ = ("member", "acked", "standby", "lost")
+    __slots__ = ("member", "acked", "standby", "lost", "heard_ms_ago", "sent_bytes")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    HEARD_MS_AGO_FIELD_NUMBER: _ClassVar[int]
+    SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     member: Member
     acked: int
     standby: bool
     lost: bool
-    def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., acked: _Optional[int] = ..., standby: _Optional[bool] = ..., lost: _Optional[bool] = ...) -> None: ...
+    heard_ms_ago: int
+    sent_bytes: int
+    def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., acked: _Optional[int] = ..., standby: _Optional[bool] = ..., lost: _Optional[bool] = ..., heard_ms_ago: _Optional[int] = ..., sent_bytes: _Optional[int] = ...) -> None: ...
+
+class Transfer(_message.Message):
+    __slots__ = ("source", "first", "at", "end", "done_bytes", "bytes_per_s")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    DONE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    source: Member
+    first: int
+    at: int
+    end: int
+    done_bytes: int
+    bytes_per_s: int
+    def __init__(self, source: _Optional[_Union[Member, _Mapping]] = ..., first: _Optional[int] = ..., at: _Optional[int] = ..., end: _Optional[int] = ..., done_bytes: _Optional[int] = ..., bytes_per_s: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,106 @@
+"""How fast those that lack old entries are fed: followers that were away, and new nodes.
+
+While clients append nothing there is no reason to hold back.  While they do, every byte that is
+read, summed and sent for somebody who is behind is taken from them.  So what a shard sends then is
+a share of what is appended to it: more than all of it, or its followers would never catch up, but
+not much more.  A shard that is idle on a busy node gets its part of a small rate.  What is not
+committed yet is never held back, nor is anything that is still in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardlog_node.host import HostedReplica
+
+SMOOTH_S = 0.3
+BUSY_BYTES_PER_S = 1 << 20
+"""A node that is appended less than this is idle."""
+LEAST_BYTES_PER_S = 8 << 20
+"""Of all shards of a busy node together."""
+BURST_BYTES = 1 << 20
+BURST_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class PaceLimits:
+    """`bytes_per_s_max` is of all shards together, at any time; 0 for no bound."""
+
+    bytes_per_s_max: int = 0
+    busy_percent: int = 150
+
+
+class ShardPace:
+    """What is appended to one shard, in bytes a second of late."""
+
+    __slots__ = ("_seen_bytes", "appended_per_s")
+
+    def __init__(self) -> None:
+        self._seen_bytes = 0
+        self.appended_per_s = 0.0
+
+    def look(self, written_bytes: int, passed_s: float, leads: bool) -> None:
+        new = written_bytes - self._seen_bytes if leads else 0
+        self._seen_bytes = written_bytes
+        weight = min(passed_s / SMOOTH_S, 1.0)
+        self.appended_per_s += (new / passed_s - self.appended_per_s) * weight
+
+
+class Pace:
+    """Tells replicas how many bytes of old entries they may send until they are told again.
+
+    Those that nobody appends to are looked at only while somebody else's clients have to be
+    protected, or there is a bound for all.
+    """
+
+    def __init__(self, limits: PaceLimits) -> None:
+        self._limits = limits
+        self._written: dict[HostedReplica, None] = {}
+        self._bounded = False
+        self.busy = False
+
+    def wrote(self, each: HostedReplica) -> None:
+        """Entries are on their way to its disk."""
+        self._written[each] = None
+
+    def tick(self, replicas: Iterable[HostedReplica], passed_s: float) -> None:
+        """`passed_s` since the last time."""
+        if passed_s <= 0:
+            return
+        self._look(passed_s)
+        bounded = self.busy or self._limits.bytes_per_s_max > 0
+        if bounded:
+            hosted = list(replicas)
+            hungry = max(sum(map(_is_hungry, hosted)), 1)
+            for each in hosted:
+                each.replica.feed_bytes = self._fed(each, hungry, passed_s)
+        elif self._bounded:
+            for each in replicas:
+                each.replica.feed_bytes = None
+        self._bounded = bounded
+
+    def _look(self, passed_s: float) -> None:
+        appended_per_s = 0.0
+        for each in list(self._written):
+            each.pace.look(each.store.written_bytes, passed_s, each.replica.lead is not None)
+            appended_per_s += each.pace.appended_per_s
+            if each.stopped or each.pace.appended_per_s < 1:
+                del self._written[each]
+        self.busy = appended_per_s >= BUSY_BYTES_PER_S
+
+    def _fed(self, each: HostedReplica, hungry: int, passed_s: float) -> int:
+        limits = self._limits
+        most = limits.bytes_per_s_max / hungry if limits.bytes_per_s_max else float("inf")
+        if self.busy:
+            share = each.pace.appended_per_s * limits.busy_percent / 100
+            most = min(most, max(share, LEAST_BYTES_PER_S / hungry))
+        left = each.replica.feed_bytes or 0
+        return int(min(left + most * passed_s, max(BURST_BYTES, most * BURST_S)))
+
+
+def _is_hungry(each: HostedReplica) -> bool:
+    lead = each.replica.lead
+    return bool(each.replica.asked) or (lead is not None and lead.starving)
