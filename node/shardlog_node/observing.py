@@ -248,10 +248,12 @@ class NodeCollector(Collector):
         for shard, hosted in replicas.items():
             replica = hosted.replica
             taken.add_metric([shard], replica.transferred_bytes)
-            transfer = replica.transfer
-            told = transfer and transfer.report(replica.log.end, replica.now_ms)
-            missing.add_metric([shard], max(told.end - told.at, 0) if told else 0)
-            rate.add_metric([shard], told.bytes_per_s if told else 0)
+            left = per_s = 0
+            if replica.transfer is not None:
+                report = replica.transfer.report(replica.log.end, replica.now_ms)
+                left, per_s = max(report.end - report.at, 0), report.bytes_per_s
+            missing.add_metric([shard], left)
+            rate.add_metric([shard], per_s)
         damaged = CounterMetricFamily(
             "shardlog_damaged_received",
             "Messages with entries that were not as they were made, by who sent them.",

@@ -7,8 +7,9 @@ from typing import Any
 
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.entry import EntryId
-from shardlog.protocol.messages import StatusReport, Transfer
+from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard
+from shardlog.protocol.transferring import Transfer
 
 Json = Any
 AddressOf = Callable[[str], str | None]

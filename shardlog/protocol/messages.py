@@ -14,6 +14,7 @@ from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.sessions import Sessions
+from shardlog.protocol.transferring import Transfer
 from shardlog.protocol.value import value
 
 
@@ -110,21 +111,6 @@ class CursorStatus:
     lost: bool
     heard_ms_ago: int = 0
     sent_bytes: int = 0
-
-
-@value
-class Transfer:
-    """How far a replica is that receives `[first, end)` from `source`: it has all below `at`.
-
-    `done_bytes` came since it began, or since its node was started.
-    """
-
-    source: Member
-    first: int
-    at: int
-    end: int
-    done_bytes: int
-    bytes_per_s: int
 
 
 # --- coordinator → replica ---------------------------------------------------------------------

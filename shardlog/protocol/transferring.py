@@ -11,10 +11,25 @@ from collections.abc import Iterable
 
 from shardlog.protocol.entry import Entry, Member
 from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
-from shardlog.protocol.messages import Transfer
+from shardlog.protocol.value import value
 
 WINDOW_MS = 1000
 """The rate is that of about the last second."""
+
+
+@value
+class Transfer:
+    """How far a replica is that receives `[first, end)` from `source`: it has all below `at`.
+
+    `done_bytes` came since it began, or since its node was started.
+    """
+
+    source: Member
+    first: int
+    at: int
+    end: int
+    done_bytes: int
+    bytes_per_s: int
 
 
 class Transferring:

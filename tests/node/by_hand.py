@@ -40,7 +40,7 @@ class ByHand(Cluster):
     def __init__(self, directory: Path, names: str = "a b") -> None:
         super().__init__(directory, names)
         self.epoch = 0
-        self.leader = ""
+        self.led_by = ""
         self.members: dict[str, Member] = {}
 
     def hosted(self, node: str) -> HostedReplica:
@@ -90,29 +90,29 @@ class ByHand(Cluster):
         )
         answer = await self.tell(leader, message)
         assert isinstance(answer, BecameLeader), answer
-        self.leader = leader
+        self.led_by = leader
 
     async def add(self, node: str) -> Message:
         """A member that was away: fenced in the epoch that is led, and told to the leader."""
         answer = await self.tell(node, Fence(self.epoch))
         assert isinstance(answer, FenceAnswer), answer
-        return await self.tell(self.leader, AddFollower(self.epoch, answer, standby=False))
+        return await self.tell(self.led_by, AddFollower(self.epoch, answer, standby=False))
 
     async def follow(self, node: str) -> None:
         added = await self.add(node)
         assert isinstance(added, FollowerAdded), added
 
     async def append_some(self, count: int, size: int = 100) -> None:
-        session = await self.session(self.leader, SHARD)
+        session = await self.session(self.led_by, SHARD)
         for request in range(1, count + 1):
             body = (b"%d of %d" % (request, session)).ljust(size)
-            base = await self.appended(self.leader, SHARD, session, request, body)
+            base = await self.appended(self.led_by, SHARD, session, request, body)
             assert base is not None
 
     def trim(self, first: int) -> None:
-        incarnation = self.members[self.leader].incarnation
-        asked = Envelope(SHARD, "by hand", 0, self.leader, incarnation, Trim(self.epoch, first))
-        self.nodes[self.leader].receive(asked)
+        incarnation = self.members[self.led_by].incarnation
+        asked = Envelope(SHARD, "by hand", 0, self.led_by, incarnation, Trim(self.epoch, first))
+        self.nodes[self.led_by].receive(asked)
 
     def slow_down(self, node: str, bytes_per_s: int) -> None:
         """What it sends to one who lacks old entries."""
@@ -128,6 +128,6 @@ class ByHand(Cluster):
             await asyncio.sleep(0.01)
 
     def sent_bytes(self, to: str) -> int:
-        lead = self.replica(self.leader).lead
+        lead = self.replica(self.led_by).lead
         assert lead is not None
         return lead.cursors[self.members[to]].sent_bytes
