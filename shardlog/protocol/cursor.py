@@ -8,7 +8,6 @@ never grows the leader's memory.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from shardlog.protocol.effects import Limits
@@ -81,7 +80,7 @@ class Cursor:
         """The last heartbeat before the last entries: one who echoes a later one has got them."""
         self.heard_ms = 0
         self.beat = 0
-        self.flight: deque[Batch] = deque()
+        self.flight: list[Batch] = []
         """What was sent and is not durable there, oldest first, and its sums."""
         self.flight_entries = 0
         self.flight_bytes = 0
@@ -147,7 +146,7 @@ class Cursor:
 
     def _landed(self) -> None:
         while self.flight and self.flight[0].end <= self.durable:
-            self._forget(self.flight.popleft())
+            self._forget(self.flight.pop(0))
 
     def land_all(self) -> None:
         """As if all that was sent had come."""
