@@ -11,6 +11,7 @@ import yaml
 from cryptography import x509
 
 from e2e.charts import CHART, BadValues, environment, helm, only, pod_templates, rendered
+from e2e.operated.test_permissions import rules as documented_rules
 from shardlog_node.settings import load as load_node
 from shardlog_operator.settings import load as load_operator
 
@@ -267,6 +268,25 @@ def test_alerts_use_metrics_that_there_are():
     assert names
     for name in names:
         assert f"`{name}`" in documented
+
+
+def granted(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_operator_may_do_what_its_document_lists():
+    """With which it is run against a real API server (`e2e/operated/test_permissions.py`)."""
+    manifests = rendered()
+    own, cluster = documented_rules()
+    assert granted(only(manifests, "Role", "shardlog-operator")["rules"]) == granted(own)
+    role = only(manifests, "ClusterRole", "logs-shardlog-operator")
+    assert granted(role["rules"]) == granted(cluster)
 
 
 def test_the_operator_may_do_what_it_does_and_no_more():
