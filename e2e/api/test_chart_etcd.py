@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def members(
             started.append(process)
         for member, process in enumerate(started):
             ready = f"http://127.0.0.1:{ports[member, 2381]}/readyz"
-            process.await_ready(lambda ready=ready: answers(ready))
+            process.await_ready(partial(answers, ready))
         yield ports, tls
 
 
