@@ -1,7 +1,7 @@
 """Everything that can be wrong with the metadata store, by type.
 
-Blame is in the type: `Unavailable` goes away by itself, `BadRecord` is about one key, `Unusable`
-is for the person who started the process, the others are for the programmer.
+Blame is in the type: `Unavailable` goes away by itself (but for `OutOfSpace`), `BadRecord` is about
+one key, `Unusable` is for the person who started the process, the others are for the programmer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class Unavailable(MetadataFailure):
 
 class Unwritten(Unavailable):
     """No answer, and it is certain that nothing was written."""
+
+
+class OutOfSpace(Unavailable):
+    """No room, until a person makes some; reads go on.  A write may have happened all the same."""
 
 
 class Closed(MetadataFailure):

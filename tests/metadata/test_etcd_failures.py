@@ -16,6 +16,7 @@ from shardlog.metadata.failures import (
     DamagedStore,
     ForeignStore,
     NotPermitted,
+    OutOfSpace,
     Unavailable,
     Unusable,
     Unwritten,
@@ -43,7 +44,7 @@ from shardlog.metadata.failures import (
         ("UNKNOWN", "", Unavailable),
         ("INTERNAL", "Received RST_STREAM with error code 2", Unavailable),
         ("FAILED_PRECONDITION", "etcdserver: not leader", Unavailable),
-        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", Unavailable),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", OutOfSpace),
         # For the person who started it.
         ("PERMISSION_DENIED", "etcdserver: permission denied", NotPermitted),
         ("INVALID_ARGUMENT", "etcdserver: user name is empty", NotPermitted),

@@ -17,6 +17,7 @@ from shardlog.metadata.failures import (
     ForeignStore,
     MetadataFailure,
     NotPermitted,
+    OutOfSpace,
     Unavailable,
     Unusable,
     Unwritten,
@@ -105,5 +106,5 @@ def _exhausted(where: str, details: str) -> MetadataFailure:
     if "too many requests" in details:
         return Unwritten(where, details)
     if "space exceeded" in details:
-        return Unavailable(where, f"{details}: compact, defragment, then disarm the alarm NOSPACE")
+        return OutOfSpace(where, f"{details}: compact, defragment, then disarm the alarm NOSPACE")
     return Unusable(where, details)

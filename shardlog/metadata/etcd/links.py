@@ -23,6 +23,7 @@ from shardlog.metadata.failures import (
     CannotOpen,
     Closed,
     MetadataFailure,
+    OutOfSpace,
     Unavailable,
     Unusable,
     Unwritten,
@@ -118,8 +119,9 @@ class Links:
         link.users += 1
         try:
             return await link.unary(method, request, timeout_s)
-        except Unavailable:
-            self._retire(link)
+        except Unavailable as failure:
+            if not isinstance(failure, OutOfSpace):
+                self._retire(link)
             raise
         finally:
             self._left(link)
