@@ -282,6 +282,8 @@ def offered(c: CoordinatorState, record: Shard, message: SnapshotOffer) -> None:
 
 def installed(c: CoordinatorState, record: Shard, envelope: Envelope, _: SnapshotInstalled) -> None:
     if record.joining and record.joining.member == (envelope.src, envelope.src_incarnation):
+        if not c.installed:
+            c.changed_ms = c.now_ms  # next it is to follow, which takes its time too
         c.installed = True
 
 

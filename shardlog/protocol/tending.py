@@ -90,7 +90,7 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
     if before and pacing.is_well(record, before.report) != pacing.is_well(record, report):
         pacing.alert(c)
     c.seen[report.member] = Seen(report, c.now_ms)
-    further = before is None or report.end > before.report.end
+    further = before is None or (report.end, report.role) != (before.report.end, before.report.role)
     if record.joining and report.member == record.joining.member and further:
         c.changed_ms = c.now_ms  # as long as it gets further it is not given up
     if record.status is not Status.STEADY or report.member != record.leader:

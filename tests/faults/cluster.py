@@ -27,7 +27,7 @@ from shardlog.local.cluster_file import HOST, Cluster, NodePlace, save
 from shardlog.local.layout import COORDINATOR, Layout
 from shardlog.local.programs import programs
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 """For whatever has to happen in the end.  Never the time that something should take."""
 DIRECTORY_MS = 1000
 LOOK_MS = 20

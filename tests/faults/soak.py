@@ -26,7 +26,7 @@ from faults.ordeal import SHARD, Ordeal, live_through
 from faults.torment import SETTINGS, Torment
 
 RECORD_BYTES = 400
-PAUSE_MS = 40
+PAUSE_MS = 100
 REREADERS = 2
 ROUNDS_AFTER = 2
 """So many whole rounds of every scrubber follow on the last fault."""
