@@ -90,7 +90,7 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
     if before and pacing.is_well(record, before.report) != pacing.is_well(record, report):
         pacing.alert(c)
     c.seen[report.member] = Seen(report, c.now_ms)
-    further = before is None or (report.end, report.role) != (before.report.end, before.report.role)
+    further = before is None or report.end > before.report.end or _follows_now(before, report)
     if record.joining and report.member == record.joining.member and further:
         c.changed_ms = c.now_ms  # as long as it gets further it is not given up
     if record.status is not Status.STEADY or report.member != record.leader:
@@ -100,6 +100,11 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
         c.bad_reports = 0
     else:
         c.bad_reports += 1
+
+
+def _follows_now(before: Seen, report: StatusReport) -> bool:
+    """Between the snapshot and the first entries behind it nothing else shows that it goes on."""
+    return report.role == "STANDBY" and before.report.role != report.role
 
 
 def unheeded(c: CoordinatorState, member: Member) -> None:

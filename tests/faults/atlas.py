@@ -4,6 +4,7 @@ The disks themselves are asked, not a ledger of what was done: an entry may be h
 others have a good copy of it at this moment.  A replication quorum of them, where the hit is such
 that the whole replica may have to be replaced, or looks like something that was never written; one
 of them for bytes that are plainly bad.  A whole replica may be lost while all others are whole.
+Where both copies of a header go nobody can tell how far a tail reached, so that needs a quorum too.
 
 What no file format could survive is left out: a slot and its entry that are both made to look as if
 they had never been written, and a superblock of which neither the newest copies are left nor those
@@ -37,7 +38,8 @@ class Atlas:
             return False
         if any(blow.contradicts for blow in blows) and not self.others_whole(node, files.end()):
             return False
-        copies = self.quorum if any(blow.blanks for blow in blows) else copies_min
+        forgotten = len(blows) > 1 or any(blow.blanks for blow in blows)
+        copies = self.quorum if forgotten else copies_min
         entries = {header for blow in blows for header in (*blow.entries, *blow.slots)}
         return self._spare(node, entries, copies)
 
