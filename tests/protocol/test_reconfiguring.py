@@ -18,6 +18,7 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.failures import UnsafeQuorum
 from shardlog.protocol.messages import (
+    Announce,
     Appended,
     BecameLeader,
     Commit,
@@ -425,6 +426,26 @@ def test_T12_a_standby_that_lags_is_not_promoted():
     cluster.run(LIMITS.join_timeout_ms // 2)
     assert cluster.record.joining is not None
     assert not any(isinstance(each.message, Prepare) for each in cluster.delivered)
+
+
+def test_T12_a_node_that_begins_to_follow_has_got_further():
+    """It is given up for what does not go on, not for what takes long."""
+    cluster = up()
+    written(cluster)
+    long_ms = 7 * LIMITS.join_timeout_ms // 10
+    cluster.hold = lambda each: each.dst == "d" and isinstance(each.message, Announce)
+    cluster.command(Expand("d"))
+    cluster.run(long_ms)
+    joining = cluster.record.joining
+    assert joining is not None
+    assert joining.incarnation
+    cluster.hold = lambda each: each.src == "d" and isinstance(each.message, Progress)
+    cluster.run(long_ms)
+    assert cluster.nodes["d"].replica.role is Role.STANDBY
+    assert cluster.record.joining == joining
+    cluster.hold = lambda each: False
+    cluster.run(LONG_MS)
+    assert members(cluster) == {"a", "b", "c", "d"}
 
 
 def test_T12_a_standby_never_acks_before_prepare():
