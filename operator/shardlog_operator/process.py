@@ -190,7 +190,7 @@ class OperatorProcess:
         while True:
             try:
                 await self.store.get(PROBE_KEY)
-                failure = ""
+                failure = await why_full(self.store)
             except Unavailable as unavailable:
                 failure = str(unavailable)
             if bool(failure) != bool(self.metadata_failure):
@@ -213,6 +213,13 @@ class OperatorProcess:
         if not self.host.begun.is_set():
             return "the metadata has not been read yet"
         return self._kinds
+
+
+async def why_full(store: MetadataStore) -> str:
+    """Why etcd takes no writes though it answers: its own alarm, which a person has to end."""
+    from shardlog.metadata.etcd.store import EtcdStore
+
+    return await store.why_full() if isinstance(store, EtcdStore) else ""
 
 
 def control_tls(settings: OperatorSettings) -> ControlTls | None:

@@ -14,6 +14,8 @@ from etcd.cluster import EtcdCluster
 
 from kube_operator.installation import Installation, shard_body
 from shardlog.metadata.etcd.store import EtcdStore
+from shardlog.metadata.failures import OutOfSpace
+from shardlog.metadata.store import VALUE_BYTES_MAX
 from shardlog_operator.process import OperatorProcess
 
 pytestmark = pytest.mark.needs("etcd")
@@ -122,4 +124,33 @@ def test_a_shard_that_is_not_in_a_restored_backup_is_not_made_anew(tmp_path: Pat
             assert after["epoch"] > before["epoch"]
 
     with EtcdCluster(tmp_path / "etcd") as etcd:
+        run(story(etcd))
+
+
+def test_an_etcd_without_space_is_told_and_waited_for(tmp_path: Path):
+    async def fill(store: EtcdStore) -> None:
+        for number in range(200):
+            found = await store.get("filler")
+            value = number.to_bytes(VALUE_BYTES_MAX, "big")
+            await store.compare_and_swap("filler", found.version if found else 0, value)
+
+    async def story(etcd: EtcdCluster) -> None:
+        async with Installation(tmp_path, f"{THREE} node-3").running(operators=0) as it:
+            process = await start(it, etcd, "operator-0")
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            filler = EtcdStore(replace(etcd.settings(), prefix="/elsewhere/"))
+            with pytest.raises(OutOfSpace):
+                await fill(filler)
+            await filler.close()
+            await it.api.change("shards", "orders", {"spec": {"replicas": 4}})
+            found = await told(process, "/readyz", lambda it: it["metadata"] is not None)
+            assert "space exceeded" in found["metadata"]
+            await asyncio.to_thread(etcd.compact)
+            await asyncio.to_thread(etcd.ctl, "defrag")
+            await asyncio.to_thread(etcd.ctl, "alarm", "disarm")
+            await it.ready(replicas=4)
+            await told(process, "/readyz", lambda it: it["metadata"] is None)
+
+    with EtcdCluster(tmp_path / "etcd", flags=[f"--quota-backend-bytes={4 << 20}"]) as etcd:
         run(story(etcd))

@@ -300,10 +300,12 @@ async def test_an_etcd_without_space_says_so_and_goes_on_when_it_has_some(tmp_pa
             async with store.watch("first", first.version) as watch:
                 assert await take(watch, 1) == [Change(first.version, "first", b"1")]
             assert "NOSPACE" in str(await store.health())
+            assert "space exceeded" in await store.why_full()
             await delete(store, "first")
             await asyncio.to_thread(cluster.compact)
             await asyncio.to_thread(cluster.ctl, "defrag")
             await asyncio.to_thread(cluster.ctl, "alarm", "disarm")
+            assert await store.why_full() == ""
             assert (await put(store, "a", b"2")).value == b"2"
             assert str(await store.health()) == "1 of 1 members answer"
 

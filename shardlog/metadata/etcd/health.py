@@ -14,6 +14,9 @@ from shardlog.metadata.etcd.links import Links
 from shardlog.metadata.failures import MetadataFailure, NotPermitted
 from shardlog.metadata.generated import etcd_pb2 as pb
 
+NO_SPACE = "NOSPACE"
+"""etcd's name for the alarm of a member whose quota is used up."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemberHealth:

@@ -16,11 +16,11 @@ from typing import Any, Self
 
 from shardlog.metadata.etcd.calls import RANGE, TXN, end_of, swap_request
 from shardlog.metadata.etcd.failures import Compacted, RequestRefused
-from shardlog.metadata.etcd.health import EtcdHealth, health_of
+from shardlog.metadata.etcd.health import NO_SPACE, EtcdHealth, health_of
 from shardlog.metadata.etcd.links import Links
 from shardlog.metadata.etcd.settings import EtcdSettings
 from shardlog.metadata.etcd.watching import EtcdWatch
-from shardlog.metadata.failures import BadKey, Closed, TooLarge
+from shardlog.metadata.failures import BadKey, Closed, OutOfSpace, TooLarge
 from shardlog.metadata.generated import etcd_pb2 as pb
 from shardlog.metadata.store import (
     Listing,
@@ -40,11 +40,13 @@ LIST_PAGE_RECORDS = 128
 class EtcdStore:
     """One handle: a connection to one member at a time, and a stream for each watch."""
 
-    __slots__ = ("_prefix", "links")
+    __slots__ = ("_full", "_prefix", "links")
 
     def __init__(self, settings: EtcdSettings) -> None:
         self.links = Links(settings)
         self._prefix = settings.prefix.encode()
+        # What the last write was told, if that was that etcd has no space.
+        self._full = ""
 
     @classmethod
     async def open(cls, settings: EtcdSettings | str) -> Self:
@@ -94,6 +96,10 @@ class EtcdStore:
             answer = await self.links.write(TXN, request)
         except RequestRefused:
             raise TooLarge(key, len(value or b""), None) from None
+        except OutOfSpace as failure:
+            self._full = str(failure)
+            raise
+        self._full = ""
         if not answer.succeeded:
             return Swapped(False, self._versioned(answer.responses[0].response_range.kvs))
         if value is None:
@@ -109,6 +115,14 @@ class EtcdStore:
         """How each member is, for people."""
         self._require_open()
         return await health_of(self.links)
+
+    async def why_full(self) -> str:
+        """Why writes fail though reads are answered; "" if they do not, for all that is known."""
+        if self._full and not any(
+            NO_SPACE in each.trouble for each in (await self.health()).members
+        ):
+            self._full = ""
+        return self._full
 
     async def close(self) -> None:
         await self.links.close()
