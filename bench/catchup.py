@@ -27,6 +27,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import uvloop
 from catchup_bare import bare_bytes_per_s
@@ -140,18 +141,26 @@ async def flooded(cluster: Cluster, shard: str, leader: str) -> AsyncIterator[Fl
             flood.goes_on = False
 
 
+class Look(NamedTuple):
+    """How many records the follower is behind, and how many batches have been appended."""
+
+    when_s: float
+    lag: int
+    appended: int
+
+
 async def lag_while_catching_up(
-    cluster: Cluster, shard: str, leader: str, away: str
-) -> list[tuple[float, int]]:
-    """Looks at the lag, from when the follower begins to grow until it has caught up."""
-    looks: list[tuple[float, int]] = []
+    cluster: Cluster, shard: str, leader: str, away: str, flood: Flood
+) -> list[Look]:
+    """From when the follower begins to grow until it has caught up, or for a while."""
+    looks: list[Look] = []
     first = -1
     begun = time.perf_counter()
     while time.perf_counter() - begun < BUSY_S * 4:
         end, at = await cluster.end(shard, leader), await cluster.end(shard, away)
         first = at if first < 0 else first
         if at > first:
-            looks.append((time.perf_counter(), end - at))
+            looks.append(Look(time.perf_counter(), end - at, flood.lane.done))
             if end - at < 2 * BUSY_WINDOW * (BUSY_BATCH_BYTES // RECORD_BYTES):
                 break
         await asyncio.sleep(LOOK_S)
@@ -168,31 +177,36 @@ async def busy(directory: Path) -> list[Figure]:
             cluster.kill(away)
             alone = await flood.rate(BUSY_AWAY_S)
             await cluster.start(away)
-            before = flood.lane.done
-            looks = await lag_while_catching_up(cluster, "busy", leader, away)
-            during_s = looks[-1][0] - looks[0][0]
-            appended = (flood.lane.done - before) * flood.records
+            looks = await lag_while_catching_up(cluster, "busy", leader, away, flood)
             again = await flood.rate(BUSY_S)
         moved = cluster.coordinator.shards["busy"].leader
-        if moved is None or moved.node != leader:
-            return [Figure("catching up, busy leader", "another leads: measure again")]
-    during = appended / (looks[-1][0] - looks[0][0]) if during_s else 0.0
+    if moved is None or moved.node != leader or len(looks) < 2:
+        return [Figure("catching up, busy leader", "-", detail="another leads: measure again")]
+    first, last = looks[0], looks[-1]
+    during_s = last.when_s - first.when_s
+    during = (last.appended - first.appended) * flood.records / during_s
     steady = (in_step + again) / 2
-    fell = looks[0][1] - looks[-1][1]
-    lags = ", ".join(f"{lag * RECORD_BYTES / 1e6:.0f}" for _, lag in looks[:: len(looks) // 6 or 1])
+    fell_per_s = (first.lag - last.lag) * RECORD_BYTES / 1e6 / during_s
+    some = looks[:: len(looks) // 6 or 1]
+    lags = ", ".join(f"{look.lag * RECORD_BYTES / 1e6:.0f}" for look in some)
     return [
         figure(
             "leader's throughput while a follower catches up, against all in step",
-            during / steady, "at least 0.7", during >= 0.7 * steady,
+            during / steady,
+            "at least 0.7",
+            during >= 0.7 * steady,
             f"{during * RECORD_BYTES / 1e6:.0f} of {steady * RECORD_BYTES / 1e6:.0f} MB/s; "
             f"{alone * RECORD_BYTES / 1e6:.0f} with the follower away",
         ),
         figure(
-            "lag of that follower, MB/s", fell * RECORD_BYTES / 1e6 / max(during_s, LOOK_S),
-            "falls", fell > 0, f"in {during_s:.1f} s: {lags} MB behind",
-            f"-{fell * RECORD_BYTES / 1e6 / max(during_s, LOOK_S):.0f}",
+            "lag of that follower, MB/s",
+            fell_per_s,
+            "falls",
+            fell_per_s > 0,
+            f"in {during_s:.1f} s: {lags} MB behind",
+            f"{-fell_per_s:+.0f}",
         ),
-    ]  # fmt: skip
+    ]
 
 
 # --- what is sent --------------------------------------------------------------------------------
