@@ -159,7 +159,7 @@ async def lag_while_catching_up(
     while time.perf_counter() - begun < BUSY_S * 4:
         end, at = await cluster.end(shard, leader), await cluster.end(shard, away)
         first = at if first < 0 else first
-        if at > first:
+        if end >= 0 and at > first:
             looks.append(Look(time.perf_counter(), end - at, flood.lane.done))
             if end - at < 2 * BUSY_WINDOW * (BUSY_BATCH_BYTES // RECORD_BYTES):
                 break
