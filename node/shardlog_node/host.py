@@ -48,7 +48,7 @@ FOUND_BY = ("recovery", "read", "scrub")
 BACKLOG_TICKS = 50
 """A leader whose disk has been too far behind for so long hands over."""
 IDLE_TICKS = 5
-"""Replicas that do not lead are told of the time so much more rarely."""
+"""Replicas that do not lead, or rest, are told of the time so much more rarely."""
 PACE_TICKS = 2
 """How often those that feed others are told how much they may send."""
 
@@ -122,8 +122,8 @@ class HostedReplica:
         """Whether this replica leads, and has lately heard a replication quorum."""
         replica = self.replica
         lead = replica.lead
-        since_ms = replica.now_ms - replica.limits.quorum_silence_ms
-        return lead is not None and lead.heard_by_quorum(replica.member, since_ms)
+        now_ms = max(replica.now_ms, self._clock_ms() + replica.set_back_ms)
+        return lead is not None and lead.quorum_fresh(replica.member, now_ms, replica.limits)
 
     def tick(self, draining: bool) -> None:
         """One whose disk is full, or far too slow for long, should not lead."""
@@ -132,7 +132,8 @@ class HostedReplica:
             self._backlog_ticks = self._backlog_ticks + 1 if replica.backlogged() else 0
             slow = self._backlog_ticks >= BACKLOG_TICKS
             replica.draining = draining or slow or self.store.stalled is not None
-            self.step(Tick())
+            if replica.needs_tick(self._clock_ms()):
+                self.step(Tick())
 
     def step(self, event: Event) -> None:
         self.steps((event,))
@@ -254,9 +255,10 @@ class NodeHost:
             await asyncio.gather(volume, return_exceptions=True)
 
     def _tick(self, every: bool) -> None:
-        """Those that lead, or all of them: followers have little to do with time."""
+        """Those that lead and have something to do, or all of them."""
         for hosted in list(self.replicas.values()):
-            if every or hosted.replica.lead is not None:
+            lead = hosted.replica.lead
+            if every or (lead is not None and not lead.resting):
                 hosted.tick(self.draining)
 
     # --- replicas --------------------------------------------------------------------------------

@@ -211,9 +211,13 @@ class Recovered:
 
 @value
 class Limits:
-    """Every bound of a replica, with its unit in the name."""
+    """Every bound of a replica, with its unit in the name.
+
+    A leader beats every `heartbeat_ms`; while nothing happens, every `rest_ms`.
+    """
 
     heartbeat_ms: int = 50
+    rest_ms: int = 200
     quorum_silence_ms: int = 300
     resend_ms: int = 150
     resend_entries_ms: int = 150
@@ -236,3 +240,8 @@ class Limits:
     standby_lag_entries_max: int = 8
     sessions_max: int = 64
     replies_max: int = 8
+
+    @property
+    def slack_ms(self) -> int:
+        """By how much longer one waits for whoever rests."""
+        return max(0, self.rest_ms - self.heartbeat_ms)

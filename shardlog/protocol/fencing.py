@@ -104,7 +104,6 @@ def fenced(r: ReplicaState, promise: Promise) -> None:
 def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
     """Followers tell when they last heard the leader; only the coordinator judges (rule 20)."""
     lead = r.lead
-    fresh_since = r.now_ms - r.limits.quorum_silence_ms
     r.answer(
         envelope,
         StatusReport(
@@ -118,7 +117,7 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             r.member if lead else r.leader,
             r.now_ms - r.heard_ms if r.heard_ms >= 0 else -1,
             bool(lead and lead.serving),
-            bool(lead and lead.heard_by_quorum(r.member, fresh_since)),
+            bool(lead and lead.quorum_fresh(r.member, r.now_ms, r.limits)),
             lead.ensemble if lead else (),
             lead.cursor_statuses(r.now_ms) if lead else (),
             r.draining,
@@ -128,6 +127,7 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             r.scrubbed,
             r.scrub_rounds,
             r.transfer.report(r.log.end, r.now_ms) if r.transfer else None,
+            r.slack_ms,
         ),
     )
 

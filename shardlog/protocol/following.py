@@ -92,6 +92,7 @@ def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None
     r.epoch = message.epoch
     r.history = message.history
     r.leader = leader
+    r.told, r.leader_rests = -1, False
     r.become(Cause.ANNOUNCE_STANDBY if message.standby else Cause.ANNOUNCE)
     if message.snapshot is not None:
         _begin_sync(r, message.snapshot)
@@ -232,10 +233,13 @@ def written(r: ReplicaState, promise: Promise) -> None:
 
 
 def heartbeat(r: ReplicaState, envelope: Envelope, message: Heartbeat) -> None:
+    """Where two of them say that all is committed, the next one may take its time."""
     if not _from_my_leader(r, envelope, message.epoch):
         return
     if message.quorum_fresh:
         r.heard_ms = r.now_ms
+    r.leader_rests = message.commit == r.told == r.log.end
+    r.told = message.commit
     learn(r, message.commit, message.first)
     acknowledge(r, message.beat)
 

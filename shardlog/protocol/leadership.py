@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.effects import Limits
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import CursorStatus, Kept, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
@@ -47,10 +48,13 @@ class Leadership:
         "paused_until_ms",
         "policy",
         "reads",
+        "rested_ms",
+        "resting",
         "serving",
         "sources",
         "tenure_first",
         "tip",
+        "told",
         "tries",
         "trimmed",
         "waiters",
@@ -84,6 +88,11 @@ class Leadership:
         self.beat = 0
         self.beat_ms = -1
         self.paused_until_ms = -1
+        # The commit offset that the last heartbeat told; whether the next one may take its time,
+        # and when the last one was sent of which this was so.
+        self.told = -1
+        self.resting = False
+        self.rested_ms = -1
         # Folded to the end of the log, the uncommitted suffix included: it admits requests.
         self.tip = SessionTable(0, 0)
 
@@ -103,6 +112,28 @@ class Leadership:
         }
         ends[me] = own_end
         return ends
+
+    def quorum_fresh(self, me: Member, now_ms: int, limits: Limits) -> bool:
+        """Whether a replication quorum was heard lately, of every deciding ensemble.
+
+        Who rests hears more seldom.
+        """
+        silence_ms = limits.quorum_silence_ms
+        if self.rested_ms >= 0 and now_ms - self.rested_ms < silence_ms + limits.slack_ms:
+            silence_ms += limits.slack_ms
+        return self.heard_by_quorum(me, now_ms - silence_ms)
+
+    def is_quiet(self, commit: int, end: int) -> bool:
+        """Whether nothing is under way, and every follower has heard so."""
+        if self.told != commit or commit != end or self.change or self.reads or self.waiters:
+            return False
+        return all(
+            each.announced
+            and not each.lost
+            and each.at == end
+            and (each.standby or each.beat == self.beat)
+            for each in self.cursors.values()
+        )
 
     def heard_by_quorum(self, me: Member, since_ms: int) -> bool:
         """Whether every deciding ensemble has a replication quorum heard at or after `since_ms`."""

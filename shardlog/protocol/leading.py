@@ -193,6 +193,7 @@ def add_cursor(
     if cursor.lost:
         return LostDisk(answer.member, cursor.promised)
     lead.trimmed = max(lead.trimmed, answer.first)
+    lead.resting = False
     cursor.unannounce(cut)
     cursor.acked = min(cursor.acked, answer.may_end)
     if answer.syncing and answer.commit <= cut:
@@ -306,6 +307,7 @@ def append(
         body_checksum,
     )
     log.append(header)
+    lead.resting = False
     lead.tip.fold((header,))
     r.gather(entry_of((header, body)))
     return header
@@ -396,7 +398,7 @@ def tick(r: ReplicaState) -> None:
     for cursor in lead.cursors.values():
         if cursor.starved:
             replicate(r, lead, cursor)
-    if lead.beat_ms >= 0 and r.now_ms - lead.beat_ms < r.limits.heartbeat_ms:
+    if lead.beat_ms >= 0 and r.now_ms - lead.beat_ms < pace_ms(r, lead):
         return
     beat(r, lead)
     for cursor in lead.cursors.values():
@@ -408,11 +410,23 @@ def tick(r: ReplicaState) -> None:
             announce_to(r, lead, cursor)
 
 
+def pace_ms(r: ReplicaState, lead: Leadership) -> int:
+    return r.limits.rest_ms if lead.resting else r.limits.heartbeat_ms
+
+
 def beat(r: ReplicaState, lead: Leadership) -> None:
-    """Tell everyone the commit offset, and ask for a sign of life."""
+    """Tell everyone the commit offset, and ask for a sign of life.
+
+    Once nothing has happened between two heartbeats, and all have answered the first, the next one
+    may take its time.  A follower can tell that too (`following.heartbeat`).
+    """
+    lead.resting = lead.is_quiet(r.commit, r.log.end)
+    if lead.resting:
+        lead.rested_ms = r.now_ms
+    lead.told = r.commit
     lead.beat += 1
     lead.beat_ms = r.now_ms
-    fresh = lead.heard_by_quorum(r.member, r.now_ms - r.limits.quorum_silence_ms)
+    fresh = lead.quorum_fresh(r.member, r.now_ms, r.limits)
     for cursor in lead.cursors.values():
         if cursor.announced and not cursor.lost:
             r.send(cursor.member, Heartbeat(r.epoch, r.commit, r.log.first, lead.beat, fresh))

@@ -315,6 +315,8 @@ class Destroyed(Message):
 class StatusReport(Message):
     """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never.
 
+    `slack_ms`: so much longer than usual the next heartbeat may take, while nothing happens.
+
     `asked` echoes the epoch of the request, so that a late report is known as such.
     `draining`: the node is about to stop, and waits for its leaderships to be handed over.
     `bad` counts the entries, or unreadable stretches, whose copy here is damaged; `awaited` is the
@@ -344,6 +346,7 @@ class StatusReport(Message):
     scrubbed: int = 0
     scrub_rounds: int = 0
     transfer: Transfer | None = None
+    slack_ms: int = 0
 
 
 @value

@@ -33,7 +33,8 @@ def mood_of(r: ReplicaState, clock_ms: int) -> Mood:
 def _content(r: ReplicaState, now_ms: int) -> bool:
     lead, limits = r.lead, r.limits
     if lead is not None:
-        return lead.serving and lead.heard_by_quorum(r.member, now_ms - limits.quorum_silence_ms)
+        return lead.serving and lead.quorum_fresh(r.member, now_ms, limits)
     if r.role is Role.FENCED:
         return False
-    return r.heard_ms >= 0 and now_ms - r.heard_ms < SILENT_BEATS * limits.heartbeat_ms
+    silence_ms = SILENT_BEATS * limits.heartbeat_ms + r.slack_ms
+    return r.heard_ms >= 0 and now_ms - r.heard_ms < silence_ms

@@ -154,6 +154,21 @@ class Replica(ReplicaState):
         self.apply()
         return self
 
+    def needs_tick(self, clock_ms: int) -> bool:
+        """Whether a tick would do something, as far as can be told cheaply: if not, it need not be.
+
+        Followers have nothing to do with time, unless something is missing.
+        """
+        lead = self.lead
+        if self.log.marks or self.syncing is not None:
+            return True
+        if lead is None:
+            return False
+        now_ms = max(self.now_ms, clock_ms + self.set_back_ms)
+        if not lead.serving or now_ms - lead.beat_ms >= leading.pace_ms(self, lead):
+            return True
+        return not lead.resting and any(each.starved for each in lead.cursors.values())
+
     def step(self, now_ms: int, event: Event) -> list[Effect]:
         """One event in, ordered effects out."""
         return self.steps(now_ms, (event,))

@@ -100,6 +100,7 @@ class ReplicaState:
         "incarnation",
         "lead",
         "leader",
+        "leader_rests",
         "led",
         "limits",
         "log",
@@ -122,6 +123,7 @@ class ReplicaState:
         "syncing",
         "tail_until",
         "token",
+        "told",
         "transfer",
         "transferred_bytes",
     )
@@ -192,6 +194,9 @@ class ReplicaState:
         self.in_doubt = 0
         self.leader: Member | None = None
         self.heard_ms = -1
+        # The commit offset that the last heartbeat told, and whether the next may take its time.
+        self.told = -1
+        self.leader_rests = False
         self.fetched_ms = -1
         # Set exactly while the role is LEADER.
         self.lead: Leadership | None = None
@@ -206,6 +211,11 @@ class ReplicaState:
     def clock_ms(self) -> int:
         """The clock as last read, for timestamps."""
         return self.now_ms - self.set_back_ms
+
+    @property
+    def slack_ms(self) -> int:
+        """By how much longer than usual the next heartbeat may take."""
+        return self.limits.slack_ms if self.leader_rests else 0
 
     @property
     def member(self) -> Member:

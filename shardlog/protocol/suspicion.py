@@ -62,17 +62,22 @@ def given_up(
 ) -> bool:
     """Whether followers that reported after `since_ms` leave the leader without a quorum.
 
-    A follower speaks against it that has not heard it for `silence_ms`, by its own clock.
+    A follower speaks against it that has not heard it for `silence_ms`, by its own clock, and for
+    as much longer as a leader may take that has nothing to tell.
     """
     against = {
         member
         for member, each in seen.items()
         if member != leader
         and each.at_ms >= since_ms
-        and not (each.report.leader == leader and 0 <= each.report.heard_ms_ago < silence_ms)
+        and not (each.report.leader == leader and _hears(each.report, silence_ms))
     }
     hearing = [member for member in ensemble if member not in against]
     return not reached(policy.of(len(ensemble)).replication, ensemble, hearing)
+
+
+def _hears(report: StatusReport, silence_ms: int) -> bool:
+    return 0 <= report.heard_ms_ago < silence_ms + report.slack_ms
 
 
 def election_possible(

@@ -118,7 +118,8 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
         replica.led = 0  # compared only with the epoch
     if not replica.log.open_tail:
         replica.tail_until = 0
-    replica.heard_ms = replica.fetched_ms = -1
+    replica.heard_ms = replica.fetched_ms = replica.told = -1
+    replica.leader_rests = False
     replica.transfer = None
     replica.transferred_bytes = 0
     if not replica.promises and not replica.rewrites:
@@ -129,7 +130,8 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
     if replica.role is Role.FENCED and replica.syncing is None and Reduction.HISTORIES in reduction:
         replica.history = clip(replica.history, replica.log.may_end)
     if lead is not None:
-        lead.beat_ms = lead.paused_until_ms = -1
+        lead.beat_ms = lead.paused_until_ms = lead.rested_ms = lead.told = -1
+        lead.resting = False
         if lead.serving:
             lead.sources, lead.tries, lead.kept = (), 0, NOTHING_KEPT
         lead.cursors = dict(sorted(lead.cursors.items()))

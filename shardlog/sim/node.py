@@ -163,7 +163,9 @@ class Node:
             return
         world = self.world
         world.scheduler.after(world.options.tick_ms * 1000, self._tick, generation)
-        if not self.paused and self.replica.role is not Role.NOT_MEMBER:
+        if self.paused or self.replica.role is Role.NOT_MEMBER:
+            return
+        if self.replica.needs_tick(self.now_ms()):
             self.step(TICK)
 
     def _synced(self, token: int) -> None:

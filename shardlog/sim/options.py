@@ -213,7 +213,9 @@ def _paced(options: Options, speed: float) -> Options:
         rest_ms=int(random.choice((200, 1000, 3000)) * speed),
         alert_ms=int(random.choice((0, 200, 500)) * speed),
     )
-    return replace(options, coordinator_limits=limits, look_ms=random.choice((0, 50, 100)))
+    slow = replace(options.limits, rest_ms=int(random.choice((50, 200, 200)) * speed))
+    look_ms = random.choice((0, 50, 100))
+    return replace(options, limits=slow, coordinator_limits=limits, look_ms=look_ms)
 
 
 def _quorum(random: Random, members: int) -> QuorumPolicy:
