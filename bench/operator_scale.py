@@ -74,7 +74,7 @@ def said(process: subprocess.Popen[str]) -> Figures:
 
 
 @contextmanager
-def node(name: str, directory: str) -> Iterator[Node]:
+def node(name: str, directory: str) -> Iterator[subprocess.Popen[str]]:
     ports = [f"--{plane}-port=0" for plane in ("data", "control", "http")]
     command = [
         sys.executable, "-m", "shardlog_node.main", f"--name={name}",
@@ -82,7 +82,7 @@ def node(name: str, directory: str) -> Iterator[Node]:
         "--log-level=error", *ports,
     ]  # fmt: skip
     with running(command) as process:
-        yield Node(name, process, said(process))
+        yield process
 
 
 class Coordinator:
@@ -153,7 +153,8 @@ def measured(ensemble: list[Node], coordinating: Coordinator, work: str, **how: 
 def run(arguments: argparse.Namespace, directory: str) -> Figures:
     with ExitStack() as stack:
         names = [f"node-{number}" for number in range(1, arguments.nodes + 1)]
-        nodes = [stack.enter_context(node(name, directory)) for name in names]
+        processes = [stack.enter_context(node(name, directory)) for name in names]
+        nodes = [Node(*each, said(each[1])) for each in zip(names, processes, strict=True)]
         coordinating = stack.enter_context(coordinator(nodes, arguments.store, directory))
         found: Figures = {"shards": arguments.shards, "nodes": arguments.nodes}
         shards = arguments.shards

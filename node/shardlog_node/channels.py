@@ -103,6 +103,10 @@ class Incoming(Receiver):
         self._connection = connection
         self._plane.incoming.add(self)
 
+    @property
+    def node(self) -> str:
+        return self._connection.name
+
     def ping(self) -> None:
         """For the cluster's clock."""
         self._connection.ping()
@@ -143,3 +147,5 @@ class Incoming(Receiver):
         self._plane.incoming.discard(self)
         for number in list(self._channels):
             self._unbind(number)
+        if not any(other.node == self.node for other in self._plane.incoming):
+            self._plane.host.disconnected(self.node)

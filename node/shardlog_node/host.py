@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from shardlog.checksum import seal
 from shardlog.protocol.effects import (
+    Disconnected,
     Disk,
     Distrusted,
     Event,
@@ -257,8 +258,9 @@ class NodeHost:
     def _tick(self, every: bool) -> None:
         """Those that lead and have something to do, or all of them."""
         for hosted in list(self.replicas.values()):
-            lead = hosted.replica.lead
-            if every or (lead is not None and not lead.resting):
+            replica = hosted.replica
+            lead = replica.lead
+            if every or (lead is not None and (not lead.resting or replica.asked)):
                 hosted.tick(self.draining)
 
     # --- replicas --------------------------------------------------------------------------------
@@ -344,6 +346,13 @@ class NodeHost:
             self.replicas.pop(shard, None)
         elif shard in self.lost and not replica.stopped:
             self._forgive(shard)  # another one is being made in its place
+
+    def disconnected(self, node: str) -> None:
+        """Nothing comes from a node any more, for now."""
+        for hosted in list(self.replicas.values()):
+            leader = hosted.replica.leader
+            if leader is not None and leader.node == node:
+                hosted.step(Disconnected(node))
 
     def _refuse_clients(self, envelopes: Sequence[Envelope]) -> None:
         """There is no replica here, or none that runs; nodes ask again by themselves."""

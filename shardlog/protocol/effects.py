@@ -52,7 +52,14 @@ class Distrusted:
     source: Member
 
 
-Event = Received | Tick | Synced | ReadFailed | Distrusted
+@value
+class Disconnected:
+    """The connection over which a node spoke to us broke."""
+
+    node: str
+
+
+Event = Received | Tick | Synced | ReadFailed | Distrusted | Disconnected
 
 
 # --- disk effects ------------------------------------------------------------------------------

@@ -244,6 +244,12 @@ def heartbeat(r: ReplicaState, envelope: Envelope, message: Heartbeat) -> None:
     acknowledge(r, message.beat)
 
 
+def disconnected(r: ReplicaState, node: str) -> None:
+    """Whatever was heard before, nothing is heard now: no need to wait for a heartbeat to fail."""
+    if r.leader is not None and r.leader.node == node:
+        r.heard_ms = -1
+
+
 def _from_my_leader(r: ReplicaState, envelope: Envelope, epoch: int) -> bool:
     """Announce before append: nothing is taken from anyone else (N5, N8)."""
     if r.role in FOLLOWING and epoch == r.epoch and r.leader is not None:

@@ -313,7 +313,9 @@ class Destroyed(Message):
 
 @value
 class StatusReport(Message):
-    """`heard_ms_ago` is when a follower last heard a leader that has its quorum; -1 for never.
+    """`heard_ms_ago` is when a follower last heard a leader that has its quorum.
+
+    -1 if it never did, or if their connection broke since.
 
     `slack_ms`: so much longer than usual the next heartbeat may take, while nothing happens.
 

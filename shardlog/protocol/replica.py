@@ -14,6 +14,7 @@ from typing import Any
 
 from shardlog.protocol import changing, fencing, following, leading, repairing, serving
 from shardlog.protocol.effects import (
+    Disconnected,
     Distrusted,
     Effect,
     Event,
@@ -160,7 +161,7 @@ class Replica(ReplicaState):
         Followers have nothing to do with time, unless something is missing.
         """
         lead = self.lead
-        if self.log.marks or self.syncing is not None:
+        if self.log.marks or self.asked or self.syncing is not None:
             return True
         if lead is None:
             return False
@@ -192,6 +193,8 @@ class Replica(ReplicaState):
                 self._read_failed(event.base)
             elif isinstance(event, Distrusted):
                 repairing.distrusted(self, event.source)
+            elif isinstance(event, Disconnected):
+                following.disconnected(self, event.node)
         if self.owes_sync:
             self._settle()
         if len(self.log.headers) > 2 * self.limits.headers_kept:

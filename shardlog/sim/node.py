@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardlog.protocol.effects import Event, ReadFailed, Received, Synced, Tick
+from shardlog.protocol.effects import Disconnected, Event, ReadFailed, Received, Synced, Tick
 from shardlog.protocol.entry import Header
 from shardlog.protocol.messages import Create, Envelope
 from shardlog.protocol.replica import Replica
@@ -153,6 +153,13 @@ class Node:
         if type(envelope.message) is Create:
             draw = 1 + self.world.random.getrandbits(30)
         event = Received(envelope, draw)
+        if self.paused:
+            self.inbox.append(event)
+        else:
+            self.step(event)
+
+    def disconnected(self, node: str) -> None:
+        event = Disconnected(node)
         if self.paused:
             self.inbox.append(event)
         else:

@@ -239,7 +239,17 @@ class World:
             self.scheduler.after(back.delay_us, _tell, (operator, operator.generation, event))
 
     def node_went_down(self, node: Node) -> None:
+        if self.options.refusing:
+            self._break_connections(node)
         self.adversary.node_went_down(node)
+
+    def _break_connections(self, gone: Node) -> None:
+        """The machine of a dead process closes its connections, where nothing is cut."""
+        for node in self.nodes.values():
+            way = self.network.link(gone.name, node.name)
+            if node is not gone and not way.cuts and way.held is None:
+                told = (node, node.generation, gone.name)
+                self.scheduler.after(way.delay_us, _disconnect, told)
 
     def operator_went_down(self, operator: Operator) -> None:
         self.atlas.pending.clear()
@@ -252,3 +262,9 @@ class World:
             self.statistics.accepted += 1
         else:
             self.statistics.rejected += 1
+
+
+def _disconnect(told: tuple[Node, int, str]) -> None:
+    node, generation, gone = told
+    if node.up and generation == node.generation:
+        node.disconnected(gone)

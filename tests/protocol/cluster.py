@@ -28,6 +28,7 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.effects import (
+    Disconnected,
     Limits,
     Received,
     Send,
@@ -186,6 +187,9 @@ class Cluster:
     def kill(self, name: str) -> None:
         self.down.add(name)
         self._lives[name] += 1
+        if name in self.unheeded:
+            for other in self.nodes:
+                self._step(other, Disconnected(name))
 
     def revive(self, name: str) -> None:
         self.down.discard(name)

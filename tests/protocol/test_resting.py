@@ -7,7 +7,7 @@ import pytest
 from protocol.cluster import TICK_MS, Cluster
 from protocol.harness import OPERATOR
 from shardlog.protocol.coordination import CoordinatorLimits
-from shardlog.protocol.effects import Limits
+from shardlog.protocol.effects import Disconnected, Limits
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Heartbeat, StatusReport
 from shardlog.protocol.mood import mood_of
@@ -103,8 +103,31 @@ def test_T11_a_killed_leader_at_rest_is_not_waited_for():
     cluster.kill(first)
     cluster.run_until(
         lambda: cluster.record.status is Status.STEADY and cluster.led_by != first,
-        COORDINATOR.gone_ms + LIMITS.rest_ms + 2 * COORDINATOR.status_ms,
+        3 * COORDINATOR.status_ms,
     )
+
+
+def test_T11_a_broken_connection_alone_deposes_nobody():
+    cluster = up()
+    epoch = cluster.record.epoch
+    for _ in range(10):
+        for name in cluster.nodes:
+            cluster._step(name, Disconnected(cluster.led_by))
+        cluster.run(2 * LIMITS.rest_ms)
+    assert cluster.record.epoch == epoch
+
+
+def test_T11_a_follower_whose_connection_broke_hears_nobody_until_the_next_heartbeat():
+    cluster = up()
+    follower = next(name for name in cluster.nodes if name != cluster.led_by)
+    other = next(name for name in cluster.nodes if name not in (follower, cluster.led_by))
+    replica = cluster.nodes[follower].replica
+    cluster._step(follower, Disconnected(other))
+    assert mood_of(replica, cluster.now_ms).content
+    cluster._step(follower, Disconnected(cluster.led_by))
+    assert not mood_of(replica, cluster.now_ms).content
+    cluster.run(LIMITS.rest_ms)
+    assert mood_of(replica, cluster.now_ms).content
 
 
 A, B, C = ABC = tuple(Member(node, 1) for node in "abc")
