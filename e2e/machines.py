@@ -27,7 +27,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 CGROUP = "shardlog-e2e"
 PAUSE = "registry.k8s.io/pause:3.10"
 DNS = "10.96.0.10"
-VOLUMES = 16
+VOLUMES = 8
 """Volumes that are there to be claimed, on each machine."""
 
 CONTAINERD = """\
