@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import images, network, source_cluster
+from e2e import images
 from e2e.binaries import CannotBuild
 from e2e.processes import CannotStart, start
 
@@ -129,42 +129,3 @@ def test_a_step_that_fails_is_one_line(programs: Path, tmp_path: Path):
     with pytest.raises(CannotBuild) as failure:
         images.Buildah().build(tmp_path, tmp_path / "Dockerfile", "image")
     assert str(failure.value) == "buildah build: no space left"
-
-
-@pytest.mark.parametrize(
-    ("there", "told"),
-    [
-        ((), "containerd is missing: apt-get install containerd"),
-        (("containerd", "ctr"), "runc is missing: apt-get install runc"),
-        (("containerd", "ctr", "runc"), "ip is missing: apt-get install iproute2"),
-        (("containerd", "ctr", "runc", "ip"), "iptables is missing: apt-get install iptables"),
-        (
-            ("containerd", "ctr", "runc", "ip", "iptables", "conntrack"),
-            "no bridge plugin in /nowhere: apt-get install containernetworking-plugins",
-        ),
-    ],
-)
-def test_a_cluster_says_what_is_missing(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], told: str
-):
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(network, "PLUGINS", Path("/nowhere"))
-    provide(programs, *there)
-    with pytest.raises(CannotStart) as failure, source_cluster.source_cluster(programs):
-        raise AssertionError("it started")
-    assert str(failure.value) == told
-
-
-def test_a_cluster_needs_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(CannotStart, match="needs root"), source_cluster.source_cluster(tmp_path):
-        raise AssertionError("it started")
-
-
-def test_a_cluster_needs_room(programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(network, "PLUGINS", programs)
-    monkeypatch.setattr(source_cluster, "FREE_BYTES_MIN", 1 << 60)
-    provide(programs, "containerd", "ctr", "runc", "ip", "iptables", "conntrack", "bridge")
-    with pytest.raises(CannotStart, match=r"GiB free, 1073741824 needed"):
-        source_cluster.source_cluster(tmp_path / "cluster").__enter__()
