@@ -115,7 +115,6 @@ class OperationSpec:
     # The change that it asked for has been seen under way.
     started: bool = False
     deleting: bool = False
-    created: str = ""
 
     @property
     def ended(self) -> bool:
@@ -139,5 +138,4 @@ def operation_spec(body: Body) -> OperationSpec:
         phase=OperationPhase(status.get("phase") or OperationPhase.PENDING),
         started=conditions.get("Started") == "True",
         deleting=bool(meta.get("deletionTimestamp")),
-        created=meta.get("creationTimestamp", ""),
     )
