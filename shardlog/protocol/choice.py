@@ -76,6 +76,11 @@ class Possible:
     def epoch_at(self, offset: int) -> int:
         return epoch_at(clip(self.answer.history, self.may_end), offset)
 
+    def epoch_end(self, offset: int) -> int:
+        """Where the next epoch begins."""
+        later = (span.first for span in self.answer.history if span.first > offset)
+        return min(later, default=OPEN_END)
+
     def cut(self, end: int) -> None:
         """From now on the log is known to end at `end`."""
         self.end, self.open_tail = end, False
@@ -135,11 +140,11 @@ def _tail_end(log: Possible, logs: Iterable[Possible]) -> int | None:
     """Behind as many entries of its epoch as it has slots; None if others do not hold so many."""
     at, epoch = log.end, log.epoch_at(log.end)
     for _ in range(log.answer.tail_slots):
-        copies = (other.copy_end(epoch, at) for other in logs)
-        reach = max((copy for copy in copies if copy is not None), default=None)
-        if reach is None:
+        copies = ((other, other.copy_end(epoch, at)) for other in logs)
+        ends = [min(end, other.epoch_end(at)) for other, end in copies if end is not None]
+        if not ends:
             return None
-        at = reach
+        at = max(ends)
     return at if log.answer.tail_slots else None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.harness import chain, history_of, only, restarted
-from shardlog.protocol.choice import Decision, Waiting, decide
+from shardlog.protocol.choice import Decision, Possible, Waiting, bound_tails, decide
 from shardlog.protocol.entry import EntryId, Header, Member
 from shardlog.protocol.history import Span, epoch_at
 from shardlog.protocol.log import Mark
@@ -488,3 +488,19 @@ def test_T2_an_unreadable_tail_of_another_epoch_tells_nothing():
     c = answer(C, [1, 2], bad={1: Mark.FAULT})
     told = answers(a=[1, 1, 1], b=b, c=c)
     assert decide(told, (ABC,), MAJORITY) == no_copy(2, 1, B, C)
+
+
+def test_T2_an_unreadable_tail_ends_with_its_epoch_at_the_latest():
+    """What the others tell in one piece, because it is committed, is of two epochs."""
+    a = answer(A, [1, 1, 2, 2], commit=4)
+    b = answer(B, [1, 1], bad={1: Mark.FAULT})
+    c = answer(C, [1, 1, 2, 2], bad={3: Mark.FAULT})
+    decision = chosen({A: a, B: b, C: c})
+    assert (decision.leader, decision.kept.end) == (A, 4)
+    logs = {each.member: Possible(each) for each in (a, b, c)}
+    bound_tails(logs.values())
+    assert [(log.end, log.open_tail) for log in logs.values()] == [
+        (4, False),
+        (2, False),
+        (4, False),
+    ]
