@@ -42,7 +42,7 @@ from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.coordinator_state import Election
 from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.entry import Member
-from shardlog.protocol.messages import Envelope
+from shardlog.protocol.messages import Envelope, Message
 from shardlog.protocol.shard import Shard
 from shardlog.transport.control_calls import NodeNews
 
@@ -78,13 +78,15 @@ class Control(Protocol):
 class DriverLimits:
     """`calls_max` bounds the calls of one shard that wait for an answer; more are not made.
 
-    A shard is ticked every `tick_ms` at most.  A store that cannot be read at the start is asked
-    again after `reread_ms`.  Every node is looked at each `look_ms`, and is silent if it does not
-    answer within `look_timeout_ms`.
+    A call that is not answered yet is not made again within `call_again_ms`.  A shard is ticked
+    every `tick_ms` at most.  A store that cannot be read at the start is asked again after
+    `reread_ms`.  Every node is looked at each `look_ms`, and is silent if it does not answer
+    within `look_timeout_ms`.
     """
 
     tick_ms: int = 20
     call_timeout_ms: int = 5000
+    call_again_ms: int = 1000
     calls_max: int = 256
     reread_ms: int = 200
     look_ms: int = 100
@@ -131,6 +133,8 @@ class ShardCoordinator:
         self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = 0
+        # The latest call of each kind to each node that waits for an answer, and since when.
+        self._asked: dict[tuple[str, type[Message]], tuple[Envelope, int]] = {}
         self._ticked_ms = -1
         self._stopped = False
         self._failure: BaseException | None = None
@@ -236,7 +240,7 @@ class ShardCoordinator:
 
     def _perform(self, effect: CoordinatorEffect) -> None:
         if isinstance(effect, Send):
-            if self._calls < self.limits.calls_max:
+            if self._calls < self.limits.calls_max and not self._is_asked(effect.envelope):
                 self._calls += 1
                 self._begin(self._call(effect.envelope))
         elif isinstance(effect, CompareAndSwap):
@@ -247,6 +251,15 @@ class ShardCoordinator:
             answer = self._commands.get(effect.number)
             if answer is not None and not answer.done():
                 answer.set_result(effect)
+
+    def _is_asked(self, envelope: Envelope) -> bool:
+        """Whether the same call waits for its answer: a slow node has more to do than enough."""
+        asked = self._asked.get((envelope.dst, type(envelope.message)))
+        return (
+            asked is not None
+            and asked[0] == envelope
+            and self.clock_ms() - asked[1] < self.limits.call_again_ms
+        )
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -260,6 +273,8 @@ class ShardCoordinator:
             self._fail(failure)
 
     async def _call(self, envelope: Envelope) -> None:
+        key = (envelope.dst, type(envelope.message))
+        mine = self._asked[key] = (envelope, self.clock_ms())
         try:
             answer = await self.control.call(envelope, self.limits.call_timeout_ms)
         except NotListening:
@@ -271,6 +286,8 @@ class ShardCoordinator:
                 self.step(Received(answer))
         finally:
             self._calls -= 1
+            if self._asked.get(key) is mine:
+                del self._asked[key]
 
     async def _load(self) -> None:
         try:
