@@ -8,7 +8,7 @@ that wants to know.  While one answer is used the next is under way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import NamedTuple
 
@@ -117,7 +117,7 @@ class RawReader:
 
     async def entries(
         self, start: int, end: int, parent: int | None = None
-    ) -> AsyncIterator[list[RawEntry]]:
+    ) -> AsyncGenerator[list[RawEntry], None]:
         """From the entry that holds `start` to the one that holds the last before `end`.
 
         `parent` is the checksum of the entry before, if that is known: then one begins at `start`.

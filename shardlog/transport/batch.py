@@ -155,7 +155,7 @@ class BatchBuilder:
             parts += _padded(_u32s(deltas))
         if self._headers is not None:
             flags |= HAS_HEADERS
-            packed = [_pack_headers(each) for each in self._headers]
+            packed = [pack_headers(each) for each in self._headers]
             parts += _ends_of(packed)
             parts += _padded(b"".join(packed))
         parts[0] = HEAD.pack(len(self._values), flags, earliest)
@@ -187,7 +187,7 @@ def _bitmap(keys: list[bytes | None]) -> bytes:
     return int(bits, 2).to_bytes((len(keys) + 7) // 8, "little")
 
 
-def _pack_headers(headers: Headers) -> bytes:
+def pack_headers(headers: Headers) -> bytes:
     parts = []
     for name, value in headers:
         encoded = name.encode()

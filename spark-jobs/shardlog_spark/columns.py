@@ -1,0 +1,199 @@
+"""The columns of a batch as Arrow arrays, by wrapping its bytes.
+
+The ends in a batch are Arrow's offsets as they stand, so nothing is done for each record but what
+Arrow does in native code.  Native code trusts offsets, so they are checked first, also there: they
+start with 0, never fall, and end where the run does.  Headers are the exception: they are taken
+apart one by one, and only where there are any and somebody asked for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shardlog.protocol.entry import Header
+from shardlog.transport.batch import (
+    ALIGNMENT,
+    HAS_DELTAS,
+    HAS_HEADERS,
+    HAS_KEYS,
+    HAS_NULL_KEYS,
+    HAS_TIMESTAMPS,
+    HEAD,
+    Batch,
+    plain_content,
+)
+from shardlog.transport.failures import MalformedBatch
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "shard": pa.string(),
+    "offset": pa.int64(),
+    "epoch": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "headers": HEADERS,
+}
+ROWS = 16_384
+BYTES = 4 << 20
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([pa.field(name, TYPES[name]) for name in columns])
+
+
+class _Run(NamedTuple):
+    """Byte strings one behind the other; `offsets` as Arrow has them."""
+
+    offsets: memoryview
+    data: memoryview
+
+    def array(self, count: int, validity: memoryview | None = None) -> pa.Array:
+        buffers = [
+            None if validity is None else pa.py_buffer(validity),
+            pa.py_buffer(self.offsets),
+            pa.py_buffer(self.data),
+        ]
+        return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+class Columns:
+    """A body's columns, found and checked; `times` are milliseconds."""
+
+    __slots__ = ("body", "count", "deltas", "earliest_ms", "has_headers", "key_validity", "keys",
+                 "values")  # fmt: skip
+
+    def __init__(self, body: memoryview, count: int) -> None:
+        self.body = body
+        content = plain_content(body)
+        if len(content) < HEAD.size:
+            raise MalformedBatch(f"a batch of {len(content)} bytes")
+        self.count, flags, earliest = HEAD.unpack_from(content)
+        if self.count != count:
+            raise MalformedBatch(f"{self.count} records where {count} are due")
+        at = HEAD.size
+
+        def take(length: int) -> memoryview:
+            nonlocal at
+            found = content[at : at + length]
+            if len(found) != length:
+                raise MalformedBatch(f"a run of {length} bytes does not fit at byte {at}")
+            at += length + -length % ALIGNMENT
+            return found
+
+        def run(validity: bool = False) -> tuple[_Run, memoryview | None]:
+            offsets = take(4 * (count + 1))
+            valid = take((count + 7) // 8) if validity else None
+            return _Run(offsets, take(_checked(offsets, count))), valid
+
+        self.keys: _Run | None = None
+        self.key_validity: memoryview | None = None
+        if flags & HAS_KEYS:
+            self.keys, self.key_validity = run(bool(flags & HAS_NULL_KEYS))
+        self.values, _ = run()
+        self.earliest_ms = earliest if flags & HAS_TIMESTAMPS else None
+        self.deltas = take(4 * count) if flags & HAS_DELTAS else None
+        self.has_headers = bool(flags & HAS_HEADERS)
+
+
+def _checked(offsets: memoryview, count: int) -> int:
+    """Where the last one ends; `MalformedBatch` unless they begin with 0 and never fall."""
+    buffer = pa.py_buffer(offsets)
+    ends = pa.Array.from_buffers(pa.int32(), count + 1, [None, buffer])
+    lowest = pc.min(pc.subtract(ends.slice(1), ends.slice(0, count))).as_py()
+    if ends[0].as_py() != 0 or lowest < 0:
+        raise MalformedBatch("ends must start with 0 and never fall")
+    return int(ends[count].as_py())
+
+
+# --- one batch -----------------------------------------------------------------------------------
+
+
+def _key(header: Header, found: Columns, shard: str) -> pa.Array:
+    if found.keys is None:
+        return pa.nulls(found.count, pa.binary())
+    return found.keys.array(found.count, found.key_validity)
+
+
+def _value(header: Header, found: Columns, shard: str) -> pa.Array:
+    return found.values.array(found.count)
+
+
+def _shard(header: Header, found: Columns, shard: str) -> pa.Array:
+    return pa.repeat(pa.scalar(shard, pa.string()), found.count)
+
+
+def _offset(header: Header, found: Columns, shard: str) -> pa.Array:
+    return pa.arange(header.base, header.base + found.count)
+
+
+def _epoch(header: Header, found: Columns, shard: str) -> pa.Array:
+    return pa.repeat(pa.scalar(header.epoch, pa.int64()), found.count)
+
+
+def _timestamp(header: Header, found: Columns, shard: str) -> pa.Array:
+    earliest = header.timestamp_ms if found.earliest_ms is None else found.earliest_ms
+    if found.deltas is None:
+        return pa.repeat(pa.scalar(earliest * 1000, pa.int64()), found.count).view(TIMESTAMP)
+    deltas = pa.Array.from_buffers(
+        pa.uint32(), found.count, [None, pa.py_buffer(found.deltas)]
+    ).cast(pa.int64())
+    return pc.multiply(pc.add(deltas, earliest), 1000).view(TIMESTAMP)
+
+
+def _headers(header: Header, found: Columns, shard: str) -> pa.Array:
+    if not found.has_headers:
+        return pa.nulls(found.count, HEADERS)
+    batch = Batch(found.body, found.count)
+    made = [
+        [{"key": name, "value": value} for name, value in batch.headers(index)] or None
+        for index in range(found.count)
+    ]
+    return pa.array(made, HEADERS)
+
+
+_MADE: dict[str, Callable[[Header, Columns, str], pa.Array]] = {
+    "key": _key,
+    "value": _value,
+    "shard": _shard,
+    "offset": _offset,
+    "epoch": _epoch,
+    "timestamp": _timestamp,
+    "headers": _headers,
+}
+
+
+def record_batch(header: Header, body: memoryview, shard: str, schema: pa.Schema) -> pa.RecordBatch:
+    found = Columns(body, header.count)
+    arrays = [_MADE[name](header, found, shard) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+# --- many ----------------------------------------------------------------------------------------
+
+
+class Packer:
+    """Small batches become one, so that Spark is not given thousands of them."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+        self._gathered.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += size
+        if self._rows >= ROWS or self._bytes >= BYTES:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._rows = self._bytes = 0
+            yield gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)

@@ -1,0 +1,151 @@
+"""Options of the source, checked before anything else is done.
+
+Names and meanings follow Spark's source for Kafka where there is such a thing.  A name that is not
+known is an error: a misspelt one would otherwise silently read something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shardlog_spark.failures import BadOption
+
+COLUMNS = ("key", "value", "shard", "offset", "epoch", "timestamp", "headers")
+EARLIEST, LATEST = -2, -1
+"""As in the JSON of Kafka's options."""
+
+_BOOTSTRAP = "shardlog.bootstrap.servers"
+KNOWN = {
+    _BOOTSTRAP, "subscribe", "startingoffsets", "endingoffsets", "startingtimestamp",
+    "failondataloss", "maxoffsetspertrigger", "minpartitions", "columns", "snapshot", "path",
+    "filterpushdown", "timeoutms", "compression", "sessions", "shard",
+}  # fmt: skip
+
+Offsets = int | dict[str, int]
+"""One place for all shards, or one for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`path` is where snapshots are, `url` where a cluster is: one of them."""
+
+    path: str | None
+    url: str | None
+    shards: tuple[str, ...]
+    snapshot: str | None
+    starting: Offsets | None
+    ending: Offsets | None
+    starting_ms: int | None
+    fail_on_data_loss: bool
+    offsets_per_trigger: int | None
+    partitions_min: int | None
+    columns: tuple[str, ...]
+    filter_pushdown: bool
+    timeout_ms: int
+    compression: str
+    sessions: int
+
+    @property
+    def is_live(self) -> bool:
+        return self.url is not None
+
+
+def read_options(given: Mapping[str, str]) -> Options:
+    known = {name.lower(): value for name, value in given.items()}
+    for name in known:
+        if name not in KNOWN:
+            raise BadOption(f"option {name!r} is not known to shardlog")
+    path, url = known.get("path"), known.get(_BOOTSTRAP)
+    if (path is None) == (url is None):
+        raise BadOption(f"either load(URL of snapshots) or option {_BOOTSTRAP!r} must be given")
+    shards = tuple(
+        each.strip()
+        for each in (known.get("subscribe") or known.get("shard") or "").split(",")
+        if each.strip()
+    )
+    if not shards:
+        raise BadOption("option 'subscribe' must name the shard, or several with commas between")
+    if len(set(shards)) != len(shards):
+        raise BadOption("option 'subscribe' names a shard twice")
+    if known.get("snapshot") is not None and (path is None or len(shards) > 1):
+        raise BadOption("option 'snapshot' is for one shard and load(URL of snapshots)")
+    return Options(
+        path, None if url is None else _client_url(url), shards, known.get("snapshot"),
+        _offsets(known, "startingOffsets", shards), _offsets(known, "endingOffsets", shards),
+        _number(known, "startingTimestamp"), _flag(known, "failOnDataLoss", True),
+        _number(known, "maxOffsetsPerTrigger", least=1), _number(known, "minPartitions", least=1),
+        _columns(known.get("columns")), _flag(known, "filterPushdown", False),
+        _number(known, "timeoutMs", least=1) or 30_000, known.get("compression", "none").lower(),
+        _number(known, "sessions", least=1) or 64,
+    )  # fmt: skip
+
+
+def _client_url(given: str) -> str:
+    return given if "://" in given else f"shardlog://{given}"
+
+
+def _columns(given: str | None) -> tuple[str, ...]:
+    if given is None:
+        return COLUMNS
+    found = tuple(each.strip() for each in given.split(",") if each.strip())
+    unknown = [each for each in found if each not in COLUMNS]
+    if unknown or not found or len(set(found)) != len(found):
+        raise BadOption(f"option 'columns' is {given!r}: some of {', '.join(COLUMNS)}, each once")
+    return found
+
+
+def _number(known: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    given = known.get(name.lower())
+    if given is None:
+        return None
+    try:
+        found = int(given)
+    except ValueError:
+        found = -1
+    if found < least:
+        raise BadOption(f"option {name!r} is {given!r}: a number from {least} on")
+    return found
+
+
+def _flag(known: Mapping[str, str], name: str, default: bool) -> bool:
+    given = known.get(name.lower())
+    if given is None:
+        return default
+    if given.lower() not in ("true", "false"):
+        raise BadOption(f"option {name!r} is {given!r}: true or false")
+    return given.lower() == "true"
+
+
+def _offsets(known: Mapping[str, str], name: str, shards: tuple[str, ...]) -> Offsets | None:
+    given = known.get(name.lower())
+    if given is None:
+        return None
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if given.lower() in words:
+        return words[given.lower()]
+    try:
+        found = json.loads(given)
+        bad = not isinstance(found, dict) or not all(
+            isinstance(each, int) and not isinstance(each, bool) and each >= EARLIEST
+            for each in found.values()
+        )
+    except ValueError:
+        bad = True
+    if bad:
+        raise BadOption(f'option {name!r} is {given!r}: earliest, latest or {{"SHARD": OFFSET}}')
+    for shard in shards:
+        if shard not in found:
+            raise BadOption(f"option {name!r} says nothing of the shard {shard!r}")
+    for shard in found:
+        if shard not in shards:
+            raise BadOption(f"option {name!r} names {shard!r}, which is not subscribed to")
+    return {shard: int(offset) for shard, offset in found.items()}
+
+
+def place(offsets: Offsets | None, shard: str, default: int) -> int:
+    """The offset that is meant, or EARLIEST or LATEST."""
+    if offsets is None:
+        return default
+    return offsets if isinstance(offsets, int) else offsets[shard]

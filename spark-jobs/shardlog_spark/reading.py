@@ -1,0 +1,200 @@
+"""Batch reads, from snapshots or from a cluster.
+
+What to read is decided once, on the driver: the newest snapshot, or where the log ends by a
+quorum's word.  Whatever can be wrong with that is found before a task starts.  A task opens its own
+connections, and holds a few batches at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from shardlog.protocol.entry import Header, Kind
+from shardlog.snapshots.archive import Archive
+from shardlog.snapshots.destination import Destination
+from shardlog.snapshots.reading import Wanted, read_entries
+from shardlog.transport.compression import CompressionMissing
+from shardlog.transport.failures import MalformedBatch
+from shardlog_spark import live
+from shardlog_spark.columns import Packer, arrow_schema, record_batch
+from shardlog_spark.failures import BadOption, CannotRead, DataLost, translated
+from shardlog_spark.options import EARLIEST, LATEST, Options, place
+from shardlog_spark.ranges import LiveRange, SnapshotRange, live_ranges, snapshot_ranges
+
+if TYPE_CHECKING:
+    from shardlog.snapshots.manifest import Manifest
+
+Entries = Iterable[tuple[Header, memoryview]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What filters leave: offsets in `[start, end)`, times in `[earliest, latest]`."""
+
+    start: int = 0
+    end: int | None = None
+    earliest_ms: int | None = None
+    latest_ms: int | None = None
+
+
+class ShardlogReader(DataSourceReader):
+    """`bounds` come from filters, if they are pushed here."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        with translated():
+            if self.options.is_live:
+                return [each for shard in self.options.shards for each in self._live(shard)]
+            return [each for shard in self.options.shards for each in self._snapshot(shard)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Spark asks for None where there are no partitions."""
+        with translated():
+            if isinstance(partition, LiveRange):
+                found = live.entries(self.options, partition)
+                yield from batches(self.options, partition, found)
+            elif isinstance(partition, SnapshotRange):
+                found = self._snapshot_entries(partition)
+                yield from batches(self.options, partition, found)
+
+    # --- planning --------------------------------------------------------------------------------
+
+    def _snapshot(self, shard: str) -> list[SnapshotRange]:
+        options = self.options
+        archive = archive_of(options, shard)
+        manifest = (
+            archive.newest() if options.snapshot is None else archive.manifest(options.snapshot)
+        )
+        start, end = self._within(shard, manifest)
+        segments = [
+            each
+            for each in manifest.segments
+            if options.starting_ms is None or each.latest_ms >= options.starting_ms
+        ]
+        wanted = self._wanted(start, end)
+        segments = [each for each in segments if wanted.segment(each)]
+        start, end = max(start, self.bounds.start), _lower(end, self.bounds.end)
+        return snapshot_ranges(shard, segments, start, end, options.partitions_min)
+
+    def _within(self, shard: str, manifest: Manifest) -> tuple[int, int]:
+        options = self.options
+        start = place(options.starting, shard, EARLIEST)
+        end = place(options.ending, shard, LATEST)
+        start = {EARLIEST: manifest.first, LATEST: manifest.end}.get(start, start)
+        end = {EARLIEST: manifest.first, LATEST: manifest.end}.get(end, end)
+        has = f"the snapshot {manifest.id} of {shard!r} has [{manifest.first}, {manifest.end})"
+        if end > manifest.end or start > manifest.end:
+            raise CannotRead(f"offset {max(start, end)} is out of range: {has}")
+        if start < manifest.first:
+            if options.fail_on_data_loss:
+                raise DataLost(f"offset {start} is not there: {has}")
+            start = manifest.first
+        return start, end
+
+    def _live(self, shard: str) -> list[LiveRange]:
+        start, end = live.within(self.options, shard)
+        start, end = max(start, self.bounds.start), _lower(end, self.bounds.end)
+        return live_ranges(shard, start, end, self.options.partitions_min)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def _wanted(self, start: int, end: int) -> Wanted:
+        return Wanted(start, end, self.bounds.earliest_ms, self.bounds.latest_ms)
+
+    def _snapshot_entries(self, partition: SnapshotRange) -> Iterator[tuple[Header, memoryview]]:
+        archive = archive_of(self.options, partition.shard)
+        wanted = self._wanted(partition.start, partition.end)
+        for found in read_entries(archive, partition.segment, wanted):
+            yield from found
+
+
+class FilteringReader(ShardlogReader):
+    """Takes filters; Spark refuses one that does unless it was told to push them."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Offsets are kept to exactly; times as far as whole blocks go, and Spark looks too."""
+        for each in filters:
+            bounds = _bounded(self.bounds, each)
+            if bounds is not None:
+                self.bounds = bounds
+            if bounds is None or each.attribute != ("offset",):  # type: ignore[attr-defined]
+                yield each
+
+
+def _bounded(bounds: Bounds, given: Filter) -> Bounds | None:
+    kinds = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+    if not isinstance(given, kinds):
+        return None
+    low = isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual)
+    high = isinstance(given, EqualTo | LessThan | LessThanOrEqual)
+    value: Any = given.value
+    if given.attribute == ("offset",) and isinstance(value, int):
+        if low:
+            start = value + isinstance(given, GreaterThan)
+            bounds = replace(bounds, start=max(bounds.start, start))
+        if high:
+            end = value + (not isinstance(given, LessThan))
+            bounds = replace(bounds, end=max(0, _lower(end, bounds.end)))
+        return bounds
+    if given.attribute == ("timestamp",) and isinstance(value, datetime):
+        ms = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000
+        if low:
+            earliest = max(int(ms // 1), bounds.earliest_ms or 0)
+            bounds = replace(bounds, earliest_ms=earliest)
+        if high:
+            bounds = replace(bounds, latest_ms=_lower(int(-(-ms // 1)), bounds.latest_ms))
+        return bounds
+    return None
+
+
+def _lower(one: int, other: int | None) -> int:
+    return one if other is None else min(one, other)
+
+
+def archive_of(options: Options, shard: str) -> Archive:
+    if options.path is None:
+        raise BadOption("there is no URL of snapshots")
+    return Archive(Destination(options.path), shard)
+
+
+def batches(
+    options: Options, partition: LiveRange | SnapshotRange, entries: Entries
+) -> Iterator[pa.RecordBatch]:
+    """Records with offsets in the partition's range, as Arrow's batches."""
+    schema = arrow_schema(options.columns)
+    packer = Packer(schema)
+    for header, body in entries:
+        if header.kind is not Kind.DATA or header.base >= partition.end:
+            continue
+        if options.starting_ms is not None and header.timestamp_ms < options.starting_ms:
+            continue
+        try:
+            made = record_batch(header, body, partition.shard, schema)
+        except (MalformedBatch, CompressionMissing) as failure:
+            raise CannotRead(f"{partition.shard!r} at offset {header.base}: {failure}") from failure
+        skip = max(0, partition.start - header.base)
+        stop = min(header.count, partition.end - header.base)
+        if skip or stop < header.count:
+            if stop <= skip:
+                continue
+            made = made.slice(skip, stop - skip)
+        yield from packer.add(made, len(body))
+    yield from packer.flush()

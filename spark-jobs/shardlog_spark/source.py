@@ -1,0 +1,81 @@
+"""`spark.read.format("shardlog")`: what Spark asks first."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from shardlog_spark.failures import BadOption
+from shardlog_spark.options import Options, read_options
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "shard": StringType(),
+    "offset": LongType(),
+    "epoch": LongType(),
+    "timestamp": TimestampType(),
+    "headers": ArrayType(_HEADER),
+}
+
+
+def schema_of(columns: tuple[str, ...]) -> StructType:
+    return StructType([StructField(name, _TYPES[name]) for name in columns])
+
+
+class ShardlogSource(DataSource):
+    """Options are checked by whoever is made first."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "shardlog"
+
+    @property
+    def _read(self) -> Options:
+        return read_options(dict(self.options))
+
+    def schema(self) -> StructType:
+        return schema_of(self._read.columns)
+
+    def _require_same(self, options: Options, schema: StructType) -> None:
+        given = [(field.name, field.dataType) for field in schema.fields]
+        wanted = [(field.name, field.dataType) for field in schema_of(options.columns).fields]
+        if given != wanted:
+            names = ", ".join(name for name, _ in given)
+            raise BadOption(
+                f"the schema ({names}) is not that of shardlog: option 'columns' chooses columns"
+            )
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from shardlog_spark.reading import FilteringReader, ShardlogReader
+
+        options = self._read
+        self._require_same(options, schema)
+        return FilteringReader(options) if options.filter_pushdown else ShardlogReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from shardlog_spark.streaming import ShardlogStreamReader
+
+        options = self._read
+        self._require_same(options, schema)
+        return ShardlogStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from shardlog_spark.writing import ShardlogWriter
+
+        return ShardlogWriter.to(self._read, schema, overwrite)

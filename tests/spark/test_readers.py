@@ -1,0 +1,211 @@
+"""Readers as Spark uses them, piece by piece and without a JVM: planning, ranges, what is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from client.cluster import SHARD, Story, story, until
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructField, StructType
+from snapshots.logs import SEGMENT_BYTES, archive_at, fill, log_of
+
+from shardlog.protocol.coordination import Promote, TrimShard
+from shardlog.snapshots.creating import create
+from shardlog_spark.failures import BadOption, CannotRead, DataLost
+from shardlog_spark.options import Options, read_options
+from shardlog_spark.reading import Bounds, FilteringReader, ShardlogReader
+from shardlog_spark.streaming import ShardlogStreamReader, _limited
+from shardlog_spark.writing import ShardlogWriter
+
+
+def live(url: str, **options: str) -> Options:
+    return read_options({"shardlog.bootstrap.servers": url, "subscribe": SHARD, **options})
+
+
+def rows_of(reader: Any, partitions: list[Any]) -> list[tuple[int, bytes]]:
+    """Everything goes through pickle on its way to an executor."""
+    reader, partitions = pickle.loads(pickle.dumps((reader, partitions)))
+    return [
+        (row["offset"], row["value"])
+        for partition in partitions
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def read(reader: ShardlogReader) -> list[tuple[int, bytes]]:
+    return rows_of(reader, reader.partitions())
+
+
+async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    return await asyncio.to_thread(work, *arguments)
+
+
+async def wanted(s: Story) -> list[tuple[int, bytes]]:
+    return [(each.offset, each.value) for each in await log_of(s.client)]
+
+
+def test_a_snapshot_and_the_live_log_hold_the_same(tmp_path: Path):
+    @story(tmp_path / "cluster")
+    async def _(s: Story) -> None:
+        await fill(s.client, 60)
+        place = f"file://{tmp_path}/snapshots"
+        await create(s.client, archive_at(place), segment_bytes=SEGMENT_BYTES)
+        everything = await wanted(s)
+        cases: tuple[dict[str, str], ...]
+        cases = {"minPartitions": "7"}, {"startingOffsets": '{"orders": 101}'}, {}
+        for case in cases:
+            from_snapshot = read_options({"path": place, "subscribe": SHARD, **case})
+            for options in (from_snapshot, live(s.cluster.url, **case)):
+                reader = ShardlogReader(options)
+                start = 101 if "startingOffsets" in case else 0
+                assert await in_thread(read, reader) == [
+                    each for each in everything if each[0] >= start
+                ]
+                if "minPartitions" in case:
+                    assert len(await in_thread(reader.partitions)) >= 7
+
+
+def test_filters_become_bounds(tmp_path: Path):
+    def bounds(*filters: Filter) -> tuple[Bounds, list[Filter]]:
+        reader = FilteringReader(live("http://127.0.0.1:1"))
+        left = list(reader.pushFilters(list(filters)))
+        return reader.bounds, left
+
+    assert bounds(GreaterThan(("offset",), 5), LessThan(("offset",), 9)) == (Bounds(6, 9), [])
+    assert bounds(GreaterThanOrEqual(("offset",), 5), LessThanOrEqual(("offset",), 9)) == (
+        Bounds(5, 10),
+        [],
+    )
+    assert bounds(EqualTo(("offset",), 5))[0] == Bounds(5, 6)
+    when = datetime.fromtimestamp(7.5, UTC)
+    found, left = bounds(GreaterThan(("timestamp",), when), StringContains(("shard",), "o"))
+    assert found == Bounds(earliest_ms=7500)
+    assert len(left) == 2  # Spark looks again
+
+
+def test_the_leader_changes_while_a_task_reads(tmp_path: Path):
+    @story(tmp_path / "cluster")
+    async def _(s: Story) -> None:
+        await fill(s.client, 100)
+        everything = await wanted(s)
+        reader = ShardlogReader(live(s.cluster.url))
+        (partition,) = await in_thread(reader.partitions)
+        batches = reader.read(partition)
+        found = await in_thread(next, batches, None)
+        other = next(name for name in s.cluster.names if name != s.leader)
+        await s.cluster.coordinator.command(SHARD, Promote(other))
+        await s.cluster.leader(SHARD, s.leader)
+        rows = []
+        while found is not None:
+            rows += [(row["offset"], row["value"]) for row in found.to_pylist()]
+            found = await in_thread(next, batches, None)
+        assert rows == everything
+
+
+def test_a_stream_goes_on_where_it_was(tmp_path: Path):
+    @story(tmp_path / "cluster")
+    async def _(s: Story) -> None:
+        await fill(s.client, 30)
+        options = live(s.cluster.url, startingOffsets="earliest", maxOffsetsPerTrigger="100")
+        reader = ShardlogStreamReader(options)
+        assert reader.getDefaultReadLimit() == ReadMaxRows(100)
+        at = await in_thread(reader.initialOffset)
+        assert at == {SHARD: 0}
+        await in_thread(reader.prepareForTriggerAvailableNow)
+        end = await s.client.end(SHARD)
+        everything = await wanted(s)
+        await fill(s.client, 5)  # what comes now is left to the next one
+        rows: list[tuple[int, bytes]] = []
+        rounds = 0
+        while True:
+            to = await in_thread(reader.latestOffset, at, ReadMaxRows(100))
+            if to == at:
+                break
+            rows += await in_thread(rows_of, reader, reader.partitions(at, to))
+            at, rounds = to, rounds + 1
+        assert at == {SHARD: end}
+        assert rounds > 3
+        assert rows == everything
+        fresh = ShardlogStreamReader(live(s.cluster.url))
+        assert await in_thread(fresh.initialOffset) == {SHARD: await s.client.end(SHARD)}
+        newest = await in_thread(fresh.latestOffset, at, ReadAllAvailable())
+        assert newest == {SHARD: await s.client.end(SHARD)}
+        with pytest.raises(CannotRead, match="the checkpoint is of the shards other"):
+            fresh.partitions({"other": 1}, {"other": 2})
+
+
+def test_a_limit_is_shared():
+    start, newest = {"a": 0, "b": 0, "c": 5}, {"a": 900, "b": 100, "c": 5}
+    assert _limited(start, newest, 100) == {"a": 90, "b": 10, "c": 5}
+    assert _limited(start, newest, 5000) == newest
+    assert _limited({"a": 0, "b": 0}, {"a": 10, "b": 10}, 1) == {"a": 1, "b": 0}
+
+
+def test_what_was_trimmed_is_told_or_skipped(tmp_path: Path):
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 30)
+        replica = s.cluster.nodes["a"].replicas[SHARD].replica
+        cut = replica.log.covering(replica.log.end // 2)
+        assert cut is not None
+        planned = await in_thread(ShardlogReader(live(s.cluster.url)).partitions)
+        while replica.log.first != cut.base:
+            await s.cluster.coordinator.command(SHARD, TrimShard(cut.base))
+            await asyncio.sleep(0.01)
+        await until(lambda: replica.log.first == cut.base)
+        kept = [(each.offset, each.value) async for each in s.client.read(SHARD, cut.base)]
+        strict = ShardlogReader(live(s.cluster.url))
+        with pytest.raises(DataLost, match=f"it starts at {cut.base}"):
+            await in_thread(rows_of, strict, planned)
+        lenient = ShardlogReader(live(s.cluster.url, failOnDataLoss="false"))
+        assert await in_thread(rows_of, lenient, planned) == kept
+        options = live(s.cluster.url, startingOffsets='{"orders": 1}')
+        with pytest.raises(DataLost, match="offsets from 1 of 'orders' are gone"):
+            await in_thread(ShardlogReader(options).partitions)
+
+
+def test_a_partition_that_is_written_again_is_there_once(tmp_path: Path):
+    """Half of it at first, then all of it: as a task that fails and is tried again."""
+
+    @story(tmp_path / "cluster")
+    async def _(s: Story) -> None:
+        schema = StructType([StructField("value", BinaryType())])
+        writer = await in_thread(
+            ShardlogWriter.to, live(s.cluster.url, sessions="2"), schema, False
+        )
+        parts = [
+            [pa.RecordBatch.from_pydict({"value": [b"%d-%d-%d" % (part, n, i) for i in range(50)]})
+             for n in range(20)] for part in range(2)
+        ]  # fmt: skip
+        session = writer.sessions[0]
+        assert await writer._appended(iter(parts[0][:11]), session) == 550
+        assert await writer._appended(iter(parts[0]), session) == 1000
+        assert await writer._appended(iter(parts[1]), writer.sessions[1]) == 1000
+        found = [value for _, value in await wanted(s)]
+        assert sorted(found) == sorted(
+            value for part in parts for batch in part for value in batch["value"].to_pylist()
+        )
+
+
+def test_what_cannot_be_streamed():
+    with pytest.raises(BadOption, match="a snapshot never changes"):
+        ShardlogStreamReader(read_options({"path": "file:///x", "subscribe": SHARD}))
+    with pytest.raises(BadOption, match="'endingOffsets' is for batch reads"):
+        ShardlogStreamReader(live("http://127.0.0.1:1", endingOffsets="latest"))

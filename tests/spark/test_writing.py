@@ -1,0 +1,58 @@
+"""Rows are appended once each, though a task may fail and run again."""
+
+from __future__ import annotations
+
+import pytest
+from local.commands import LocalCluster
+from pyspark.sql import DataFrame, SparkSession
+
+from shardlog.client.blocking import Client
+from shardlog.client.records import Record
+from spark.test_reading import told
+
+pytestmark = [pytest.mark.needs("java"), pytest.mark.xdist_group("spark")]
+
+
+def write(rows: DataFrame, url: str, shard: str, **options: object) -> None:
+    (
+        rows.write.format("shardlog")
+        .mode("append")
+        .option("shardlog.bootstrap.servers", url)
+        .option("shard", shard)
+        .options(**{name: str(it) for name, it in options.items()})
+        .save()
+    )
+
+
+def log(url: str, shard: str) -> list[Record]:
+    with Client(url) as client:
+        return list(client.read(shard))
+
+
+def test_rows_become_records(spark: SparkSession, cluster: LocalCluster, url: str):
+    cluster.run("shard create written --replicas 1")
+    rows = spark.range(5000).selectExpr(
+        "concat('k', id) as key", "concat('v', id) as value",
+        "timestamp_millis(1000000 + id) as timestamp",
+        "array(struct('n' as key, cast('x' as binary) as value)) as headers",
+    )  # fmt: skip
+    write(rows.repartition(3), url, "written", compression="zstd", sessions=4)
+    found = sorted(log(url, "written"), key=lambda each: each.timestamp_ms)
+    assert [each[1:] for each in found] == [
+        (b"k%d" % n, b"v%d" % n, 1_000_000 + n, (("n", b"x"),)) for n in range(5000)
+    ]
+
+
+def test_what_cannot_be_written(spark: SparkSession, cluster: LocalCluster, url: str):
+    cluster.run("shard create unwritten --replicas 1")
+    rows = spark.range(10).selectExpr("cast(id as string) as value", "id as colour")
+    assert "column 'colour' cannot be written" in told(lambda: write(rows, url, "unwritten"))
+    numbers = spark.range(10).selectExpr("id as value")
+    assert "column 'value' must be binary or string" in told(
+        lambda: write(numbers, url, "unwritten")
+    )
+    many = spark.range(10).selectExpr("cast(id as string) as value").repartition(3)
+    assert "more than 1 partitions: option 'sessions'" in told(
+        lambda: write(many, url, "unwritten", sessions=1)
+    )
+    assert "there is no shard 'none'" in told(lambda: write(many, url, "none"))
