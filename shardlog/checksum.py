@@ -12,6 +12,8 @@ from hashlib import blake2b
 
 from crc32c import crc32c
 
+from shardlog.protocol.entry import Header, Kind, witness
+
 Buffer = bytes | bytearray | memoryview
 
 _PACK = struct.Struct("<9Q").pack
@@ -24,6 +26,24 @@ sum_of = crc32c
 def seal_body(body: Buffer) -> int:
     """What stands in a header for its body: its CRC32C and, above that, its length; 0 if empty."""
     return crc32c(body) | len(body) << 32
+
+
+def is_sealed(header: Header) -> bool:
+    """Whether a header is as it was made.
+
+    A marker of what was lost takes over the checksum of that, so that the chain holds; what it
+    says itself is witnessed where other headers have the sum of their body.
+    """
+    if header.checksum == seal(*header[:-1]):
+        return True
+    return header.kind is Kind.LOST and header.body_checksum == witness(seal, header)
+
+
+def is_body(header: Header, body: Buffer) -> bool:
+    """Whether a body is the one that its header names; a marker has none."""
+    if header.kind is Kind.LOST:
+        return not body
+    return seal_body(body) == header.body_checksum
 
 
 def seal(

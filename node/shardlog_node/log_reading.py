@@ -21,7 +21,7 @@ from shardlog.transport.failures import MalformedBatch, MalformedFrame
 from shardlog.transport.generated import log_pb2
 from shardlog_node.log_port import Found, LogPort, Refused
 from shardlog_node.log_stream import Desk, Gone, LogLimits, Wire
-from shardlog_node.log_wire import VERSION, Unfit, invalid, not_read, parse_read
+from shardlog_node.log_wire import VERSION, Unfit, invalid, lost, not_read, parse_read
 from shardlog_node.verifying import is_whole
 
 Verified = list[tuple[Header, memoryview]]
@@ -107,18 +107,22 @@ class ReadStream:
             told = f"{len(entries)} entries where {found.count} are announced"
             raise Mismatch(self._next, told)
         at, parent = self._next, self._parent
+        taken: Verified = []
         for header, body in entries:
             fits = header.base <= at < header.end if parent is None else header.base == at
             if not fits or parent not in (None, header.parent):
                 raise Mismatch(at, f"the entry {header.id} does not continue the log at {at}")
             if not is_whole(Entry(header, body)):  # type: ignore[arg-type]
                 raise Mismatch(header.base, f"the entry {header.id} is damaged")
+            if header.kind is Kind.LOST:
+                if at == self._next:
+                    raise Unfit(lost(at, header.end))
+                break
             at, parent = header.end, header.checksum
+            if header.kind is Kind.DATA and (self._end is None or header.base < self._end):
+                taken.append((header, body))
         self._next, self._parent = at, parent
-        return [
-            each for each in entries
-            if each[0].kind is Kind.DATA and (self._end is None or each[0].base < self._end)
-        ]  # fmt: skip
+        return taken
 
     async def _mend(self, mismatch: Mismatch) -> None:
         """Ask the replica to verify its copy, and to repair it: once, then the client has to."""

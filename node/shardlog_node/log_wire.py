@@ -151,10 +151,17 @@ def failure_of(refusal: Refusal, shard: str, address_of: AddressOf) -> log_pb2.F
         case refusals.OffsetTrimmed(first):
             told = f"the log starts at {first}"
             return Failure(code=Failure.CODE_OFFSET_TRIMMED, message=told, first_offset=first)
+        case refusals.EntryLost(first, end):
+            return lost(first, end)
         case refusals.Illegal(reason):
             return Failure(code=Failure.CODE_INVALID, message=reason)
         case _:
             return _again(Failure.CODE_TRY_AGAIN, str(refusal))
+
+
+def lost(first: int, end: int) -> log_pb2.Failure:
+    told = f"what stood in [{first}, {end}) was damaged on every node, and given up"
+    return Failure(code=Failure.CODE_ENTRY_LOST, message=told, next_offset=end)
 
 
 def _again(code: Failure.Code, message: str) -> log_pb2.Failure:

@@ -6,7 +6,7 @@ damaged on its way would be stored, and acknowledged, as it came.
 
 from __future__ import annotations
 
-from shardlog.checksum import seal, seal_body
+from shardlog.checksum import is_body, is_sealed, seal_body
 from shardlog.protocol.entry import Entry
 from shardlog.protocol.messages import Append, Entries, Fetched, Message
 
@@ -23,4 +23,4 @@ def is_intact(message: Message) -> bool:
 def is_whole(entry: Entry) -> bool:
     """Whether its header and its body are as they were made."""
     header, body = entry
-    return header.checksum == seal(*header[:-1]) and seal_body(body) == header.body_checksum
+    return is_sealed(header) and is_body(header, body)

@@ -111,7 +111,7 @@ def command_failure(failure: Exception, done: str = "") -> CommandFailed:
         return BadInput(said)
     if isinstance(failure, failures.InvalidArgument):
         return BadUsage(said)
-    if isinstance(failure, failures.CorruptLog | failures.UnreadableBatch):
+    if isinstance(failure, failures.CorruptLog | failures.EntryLost | failures.UnreadableBatch):
         return DamagedLog(said)
     refusals = (failures.NoSuchShard, failures.OffsetTrimmed, failures.Refused)
     if isinstance(failure, refusals):

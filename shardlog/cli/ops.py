@@ -5,7 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_node, complete_shard
-from shardlog.cli.failures import ClusterUnavailable
+from shardlog.cli.failures import BadUsage, ClusterUnavailable
 from shardlog.cli.shard import timeout_option, wait_option
 from shardlog.cli.waiting import wait_until
 
@@ -14,7 +14,7 @@ shard_argument = click.argument("shard", shell_complete=complete_shard)
 
 @click.group()
 def ops() -> None:
-    """Hand a shard over, move it, give a change up, drop old records."""
+    """Hand a shard over, move it, give a change up, drop old records, accept a loss."""
 
 
 @ops.command()
@@ -66,6 +66,59 @@ def trim(shard: str, first: int, cluster: Cluster) -> None:
     """Drop committed records of SHARD below offset FIRST."""
     _ask(cluster, shard, {"operation": "trim", "first": first})
     click.echo(f"records of {shard} below offset {first} are dropped")
+
+
+@ops.command(name="accept-loss")
+@shard_argument
+@click.option("--entry", "named", required=True, metavar="EPOCH:OFFSET",
+              help="The entry to give up, as `shardlog status SHARD` names it.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@wait_option
+@timeout_option
+@cluster_options
+def accept_loss(
+    shard: str, named: str, yes: bool, wait: bool, timeout: float, cluster: Cluster
+) -> None:
+    """Give up an entry of SHARD that is damaged on every node, so that the shard can go on.
+
+    Only the entry that the shard waits for can be given up. A node that is down may still have it:
+    bring it back first, if you can. What is lost stays visible in `shardlog status`.
+    """
+    entry = _entry(named)
+    found = cluster.shard(shard)
+    if not yes:
+        click.confirm(f"{_at_stake(found, entry)} Give it up for good?", abort=True, err=True)
+    _ask(cluster, shard, {"operation": "accept-loss", "entry": entry})
+    what = f"give up entry {entry['epoch']}:{entry['offset']} of {shard}"
+    if wait:
+        _wait(cluster, shard, lambda it: not _awaits(it, entry), timeout, what)
+    click.echo(f"{what}: {'done' if wait else 'begun'}")
+
+
+def _entry(text: str) -> dict[str, int]:
+    epoch, _, offset = text.partition(":")
+    if not (epoch.isdecimal() and offset.isdecimal()):
+        raise BadUsage(f"{text!r:.80} is no entry: EPOCH:OFFSET is, 3:1042 say")
+    return {"epoch": int(epoch), "offset": int(offset)}
+
+
+def _awaits(found: Json, entry: dict[str, int]) -> bool:
+    return bool(found["waiting"] and found["waiting"]["entry"] == entry)
+
+
+def _at_stake(found: Json, entry: dict[str, int]) -> str:
+    """What would be lost, and who might still have it."""
+    name = f"Entry {entry['epoch']}:{entry['offset']} of {found['name']}"
+    if not _awaits(found, entry):
+        return f"{name} is not what the shard waits for."
+    waiting = found["waiting"]
+    stake = waiting["at_stake"]
+    text = f"{name} has no valid copy that answers; {', '.join(waiting['nodes'])} may have held it."
+    if stake is None:
+        return text
+    if stake["end"] is None:
+        return f"{text} All records from offset {stake['first']} on would be lost."
+    return f"{text} The records in [{stake['first']}, {stake['end']}) would be lost."
 
 
 def _ask(cluster: Cluster, shard: str, body: Json) -> None:

@@ -110,6 +110,8 @@ def _facts(found: Json) -> list[tuple[str, object]]:
         facts.append(("halted", found["halted"]))
     if found["waiting"]:
         facts.append(("waits", describe_waiting(found).removeprefix("waits: ")))
+    if found["losses"]:
+        facts.append(("given up", ", ".join(_loss(lost) for lost in found["losses"])))
     damaged = [f"{each['bad']} on {each['node']}" for each in found["reports"] if each["bad"]]
     if damaged:
         facts.append(("damaged", ", ".join(damaged)))
@@ -117,6 +119,11 @@ def _facts(found: Json) -> list[tuple[str, object]]:
     if repaired:
         facts.append(("repaired", ", ".join(repaired)))
     return facts
+
+
+def _loss(lost: Json) -> str:
+    end = "the end" if lost["end"] is None else lost["end"]
+    return f"{lost['epoch']}:{lost['first']} up to {end}"
 
 
 def _row(node: str, report: Json, found: Json) -> tuple[object, ...]:

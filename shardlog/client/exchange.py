@@ -16,6 +16,7 @@ from shardlog.client.failures import (
     Busy,
     ClientFailure,
     DeadlineExceeded,
+    EntryLost,
     NoAnswer,
     NoLeader,
     OffsetTrimmed,
@@ -47,6 +48,8 @@ def failure_of(shard: str, refusal: Refusal) -> ClientFailure:
         return Repairing(shard, *refusal.entry)
     if isinstance(refusal, refusals.OffsetTrimmed):
         return OffsetTrimmed(shard, refusal.first)
+    if isinstance(refusal, refusals.EntryLost):
+        return EntryLost(shard, refusal.first, refusal.end)
     return Refused(shard, refusal)
 
 

@@ -82,6 +82,19 @@ class CorruptLog(ClientFailure):
         self.offset = offset
 
 
+class EntryLost(ClientFailure):
+    """The records in `[first, next)` were damaged on every node, and people have given them up.
+
+    Nobody will ever read them again; reading goes on at `next`.
+    """
+
+    def __init__(self, shard: str, first: int, following: int) -> None:
+        super().__init__(f"{shard!r} has lost its records in [{first}, {following})")
+        self.shard = shard
+        self.first = first
+        self.next = following
+
+
 class UnreadableBatch(ClientFailure):
     """The entry is intact, but its body is no batch of records; `next` is where the next begins."""
 

@@ -20,13 +20,14 @@ from shardlog.client.failures import (
     Closed,
     CorruptLog,
     DeadlineExceeded,
+    EntryLost,
     OffsetTrimmed,
     UnreadableBatch,
 )
 from shardlog.client.lookup import Lookup
 from shardlog.client.patience import Deadline
 from shardlog.client.records import EntryBatch, FirstKept, LogEnd, Record, Start, Timestamp
-from shardlog.client.verification import Continuity, Fetched, Mismatch
+from shardlog.client.verification import Continuity, Fetched, Lost, Mismatch
 from shardlog.transport.batch import Batch
 from shardlog.transport.compression import CompressionMissing
 from shardlog.transport.failures import MalformedBatch
@@ -194,7 +195,11 @@ class EntryStream:
 
     def _take(self, frame: Frame) -> int:
         _, _, count, _ = _RESULT.unpack_from(frame.payload)
-        for fetched in self._at.take(frame.payload[_RESULT.size :], count):
+        try:
+            found = self._at.take(frame.payload[_RESULT.size :], count)
+        except Lost as lost:
+            raise EntryLost(self.shard, lost.first, lost.end) from lost
+        for fetched in found:
             if self.end is None or fetched.header.base < self.end:
                 self._ready.append(fetched)
                 self._ready_bytes += len(fetched.body)

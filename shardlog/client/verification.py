@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shardlog.checksum import seal, seal_body
+from shardlog.checksum import is_body, is_sealed
 from shardlog.protocol.entry import Header, Kind
 from shardlog.transport.entries import split_entries
 from shardlog.transport.failures import MalformedFrame
@@ -30,6 +30,15 @@ class Mismatch(Exception):  # noqa: N818 - named after what happened
         self.offset = offset
 
 
+class Lost(Exception):  # noqa: N818 - as above
+    """What stood in `[first, end)` was given up: no node has it any more."""
+
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__(f"[{first}, {end}) was given up")
+        self.first = first
+        self.end = end
+
+
 class Continuity:
     """Where the reader stands: `next` is the first offset that has not been taken yet.
 
@@ -45,11 +54,15 @@ class Continuity:
         self.started = parent is not None
 
     def take(self, raw: memoryview, count: int) -> list[Fetched]:
-        """The entries with records, up to the first bad one; a `Mismatch` if that comes first."""
-        return [each for each in self.take_all(raw, count) if each.header.kind is Kind.DATA]
+        """The entries with records, up to the first that is bad or `Lost`; or that, if it is first.
 
-    def take_all(self, raw: memoryview, count: int) -> list[Fetched]:
-        """As `take`, with control entries."""
+        A bad one is a `Mismatch`.
+        """
+        found = self.take_all(raw, count, until_loss=True)
+        return [each for each in found if each.header.kind is Kind.DATA]
+
+    def take_all(self, raw: memoryview, count: int, until_loss: bool = False) -> list[Fetched]:
+        """As `take`, with control entries, and markers of what was lost."""
         try:
             found = split_entries(raw)
         except MalformedFrame as failure:
@@ -63,6 +76,10 @@ class Continuity:
             except Mismatch:
                 if at == 0:
                     raise
+                break
+            if until_loss and header.kind is Kind.LOST:
+                if at == 0:
+                    raise Lost(max(header.base, self.next), header.end)
                 break
             self.next, self.parent, self.started = header.end, header.checksum, True
             taken.append(Fetched(header, body))
@@ -79,18 +96,7 @@ class Continuity:
 
 def check(header: Header, body: memoryview) -> None:
     """One entry, against its own checksums."""
-    sealed = seal(
-        header.epoch,
-        header.base,
-        header.count,
-        header.kind,
-        header.session,
-        header.request,
-        header.timestamp_ms,
-        header.parent,
-        header.body_checksum,
-    )
-    if sealed != header.checksum:
+    if not is_sealed(header):
         raise Mismatch(header.base, f"the header of {header.id} is damaged")
-    if (seal_body(body) if body else 0) != header.body_checksum:
+    if not is_body(header, body):
         raise Mismatch(header.base, f"the body of {header.id} is damaged")

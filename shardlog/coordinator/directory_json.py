@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shardlog.protocol.choice import Waiting
-from shardlog.protocol.entry import EntryId
+from shardlog.protocol.entry import EntryId, Header
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.transferring import Transfer
@@ -22,6 +22,7 @@ def shard_json(
     trouble: str | None,
     data_address: AddressOf,
     waiting: Waiting | None = None,
+    at_stake: Header | None = None,
 ) -> Json:
     """`replicas` is how many there shall be, `trouble` why nothing more is done for it."""
     members = [member.node for member in shard.ensemble]
@@ -41,19 +42,29 @@ def shard_json(
         "addresses": {node: address for node, address in addresses.items() if address},
         "reconfiguration": change,
         "halted": trouble,
-        "waiting": waiting_json(waiting),
+        "waiting": waiting_json(waiting, at_stake),
+        "losses": [loss_json(lost) for lost in shard.losses],
     }
 
 
-def waiting_json(waiting: Waiting | None) -> Json:
-    """`nodes` are those from which what is awaited could come."""
+def waiting_json(waiting: Waiting | None, at_stake: Header | None = None) -> Json:
+    """`nodes` are those from which what is awaited could come.
+
+    `at_stake` is what would be lost if nobody waited any longer.
+    """
     if waiting is None:
         return None
     return {
         "reason": waiting.reason,
         "entry": entry_json(waiting.entry),
         "nodes": [member.node for member in waiting.members],
+        "at_stake": loss_json(at_stake) if at_stake else None,
     }
+
+
+def loss_json(lost: Header) -> Json:
+    """`end` is None if all from `first` on was given up."""
+    return {"epoch": lost.epoch, "first": lost.base, "end": lost.end if lost.count else None}
 
 
 def entry_json(entry: EntryId | None) -> Json:

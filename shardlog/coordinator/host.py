@@ -24,7 +24,7 @@ from shardlog.coordinator.watching import NodeWatch
 from shardlog.metadata.failures import BadKey, BadRecord, MetadataFailure, Unavailable
 from shardlog.metadata.records import SHARDS, decode_shard
 from shardlog.metadata.store import ABSENT, Change, Listing, MetadataStore, News, Versioned
-from shardlog.protocol.awaiting import awaited
+from shardlog.protocol.awaiting import at_stake, awaited
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordination import (
     Accepted,
@@ -36,7 +36,7 @@ from shardlog.protocol.coordination import (
     Rejected,
 )
 from shardlog.protocol.coordinator import Coordinator
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.shard import Shard
 
@@ -149,6 +149,11 @@ class CoordinatorHost:
         """What the shard's election, or a repair, waits for, as far as this process knows."""
         known = self._coordinators.get(shard)
         return awaited(known.machine) if known is not None else None
+
+    def at_stake(self, shard: str) -> Header | None:
+        """What would be lost if the entry that the shard's election waits for were given up."""
+        known = self._coordinators.get(shard)
+        return at_stake(known.machine) if known is not None else None
 
     def _coordinator(self, shard: str) -> ShardCoordinator:
         """The shard's coordinator, begun if need be."""

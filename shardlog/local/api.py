@@ -112,8 +112,10 @@ class Api:
     def _plain(self, shard: Shard) -> Json:
         asked = self._administration
         wanted, trouble = asked.replicas_wanted(shard), asked.trouble(shard)
-        waiting = self._administration.host.waiting(shard.name)
-        return shard_json(shard, wanted, trouble, self._nodes.data_address, waiting)
+        host = self._administration.host
+        waiting, at_stake = host.waiting(shard.name), host.at_stake(shard.name)
+        address = self._nodes.data_address
+        return shard_json(shard, wanted, trouble, address, waiting, at_stake)
 
 
 async def _body(request: web.Request) -> Body:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from shardlog.local.administration import BadRequest
-from shardlog.protocol.coordination import AbortChange, Command, Promote, Swap, TrimShard
+from shardlog.protocol.coordination import (
+    AbortChange,
+    AcceptLoss,
+    Command,
+    Promote,
+    Swap,
+    TrimShard,
+)
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.quorum import QuorumPolicy
 
 Json = Any
@@ -50,6 +58,12 @@ class Body:
             raise BadRequest(f"{name}: replication and fencing are whole numbers from 1 on")
         return QuorumPolicy(*numbers)
 
+    def entry(self, name: str) -> EntryId:
+        inner = Body(self._left.pop(name, None))
+        entry = EntryId(inner.number("epoch"), inner.number("offset"))
+        inner.require_no_more()
+        return entry
+
     def require_no_more(self) -> None:
         if self._left:
             raise BadRequest(f"{next(iter(self._left))!r:.80} is not known here")
@@ -67,7 +81,10 @@ def operation(body: Body) -> Command:
             command = AbortChange()
         case "trim":
             command = TrimShard(body.number("first"))
+        case "accept-loss":
+            command = AcceptLoss(body.entry("entry"))
         case _:
-            raise BadRequest(f"{name!r:.80} is no operation: promote, swap, abort or trim")
+            known = "promote, swap, abort, trim or accept-loss"
+            raise BadRequest(f"{name!r:.80} is no operation: {known}")
     body.require_no_more()
     return command

@@ -50,4 +50,8 @@ def described(shard: Shard) -> str:
         text += f"; {shard.joining.node} joins{cancelled}"
     if shard.removed:
         text += f"; to destroy on {' '.join(member.node for member in shard.removed)}"
+    if shard.accepting:
+        text += f"; {shard.accepting} may be given up, if nobody has it"
+    for lost in shard.losses:
+        text += f"; given up: {lost.id} up to {lost.end if lost.count else 'the end'}"
     return f"{text}; HALTED: {shard.halted}" if shard.halted else text

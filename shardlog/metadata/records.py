@@ -15,12 +15,14 @@ from typing import Any, NoReturn, TypeVar
 
 from shardlog.metadata.failures import BadRecord, NewerRecord
 from shardlog.metadata.store import require_key
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
 
-FORMAT = 1
+FORMAT = 2
+PLAIN_FORMAT = 1
+"""Of a record without losses, so that who knows no later one can go on with it."""
 SHARDS = "shards/"
 NUMBER_MAX = 2**64 - 1
 
@@ -46,6 +48,10 @@ _SHARD = (
 )
 
 
+_LOSSES = ("accepting", "losses")
+"""Only in a record that has them, which is then of format 2."""
+
+
 def shard_key(name: str) -> str:
     key = SHARDS + name
     require_key(key)
@@ -57,8 +63,9 @@ def shard_key(name: str) -> str:
 
 def encode_shard(shard: Shard) -> bytes:
     key = shard_key(shard.name)
+    has_losses = shard.accepting is not None or shard.losses
     values = (
-        FORMAT,
+        FORMAT if has_losses else PLAIN_FORMAT,
         shard.name,
         shard.status.value,
         shard.epoch,
@@ -72,7 +79,11 @@ def encode_shard(shard: Shard) -> bytes:
         shard.preferred,
         shard.halted,
     )
-    value = json.dumps(dict(zip(_SHARD, values, strict=True)), separators=(",", ":")).encode()
+    plain = dict(zip(_SHARD, values, strict=True))
+    if has_losses:
+        plain["accepting"] = _plain_entry(shard.accepting)
+        plain["losses"] = [_plain_header(lost) for lost in shard.losses]
+    value = json.dumps(plain, separators=(",", ":")).encode()
     if decode_shard(key, value) != shard:
         raise BadRecord(key, "", "cannot be stored without a loss")
     return value
@@ -109,13 +120,22 @@ def _plain_joining(joining: Joining | None) -> Json:
     }
 
 
+def _plain_entry(entry: EntryId | None) -> Json:
+    return {"epoch": entry.epoch, "offset": entry.offset} if entry else None
+
+
+def _plain_header(header: Header) -> Json:
+    return header._asdict() | {"kind": header.kind.name}
+
+
 # --- reading -----------------------------------------------------------------------------------
 
 
 def decode_shard(key: str, value: bytes) -> Shard:
     field = _Field(key, "", _parsed(key, value))
     _require_format(field)
-    field.require_fields(_SHARD)
+    has_losses = field.value["format"] != PLAIN_FORMAT
+    field.require_fields((*_SHARD, *_LOSSES) if has_losses else _SHARD)
     shard = Shard(
         name=field.at("name").text(),
         status=field.at("status").one_of(Status),
@@ -129,6 +149,8 @@ def decode_shard(key: str, value: bytes) -> Shard:
         removed=field.at("removed").each(_member),
         preferred=field.at("preferred").optional(_Field.text),
         halted=field.at("halted").optional(_Field.text),
+        accepting=field.at("accepting").optional(_entry) if has_losses else None,
+        losses=field.at("losses").each(_header) if has_losses else (),
     )
     if key != SHARDS + shard.name:
         field.at("name").refuse(f"{shard.name!r:.80} does not belong under this key")
@@ -224,13 +246,27 @@ def _require_format(field: _Field) -> None:
     found = field.value.get("format")
     if type(found) is int and found > FORMAT:
         raise NewerRecord(field.key, found, FORMAT)
-    if type(found) is not int or found != FORMAT:
-        raise BadRecord(field.key, "format", f"is not {FORMAT}")
+    if type(found) is not int or found < PLAIN_FORMAT:
+        raise BadRecord(field.key, "format", f"is not {PLAIN_FORMAT} to {FORMAT}")
 
 
 def _member(field: _Field) -> Member:
     field.require_fields(("node", "incarnation"))
     return Member(field.at("node").text(), field.at("incarnation").number())
+
+
+def _entry(field: _Field) -> EntryId:
+    field.require_fields(("epoch", "offset"))
+    return EntryId(field.at("epoch").number(), field.at("offset").number())
+
+
+def _header(field: _Field) -> Header:
+    field.require_fields(Header._fields)
+    kinds = [kind for kind in Kind if kind.name == field.at("kind").value]
+    if not kinds:
+        field.at("kind").refuse("is no kind of entry")
+    numbers = {name: field.at(name).number() for name in Header._fields if name != "kind"}
+    return Header(kind=kinds[0], **numbers)
 
 
 def _quorum(field: _Field) -> QuorumPolicy:

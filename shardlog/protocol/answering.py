@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardlog.protocol.effects import ServeRead
 from shardlog.protocol.entry import Header, Kind
-from shardlog.protocol.failures import CorruptEntry, NotLeader, OffsetTrimmed
+from shardlog.protocol.failures import CorruptEntry, EntryLost, NotLeader, OffsetTrimmed
 from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.messages import Appended, ClientRefused, Registered
 from shardlog.protocol.replica_state import ReplicaState
@@ -43,13 +43,26 @@ def answer_reads(r: ReplicaState, lead: Leadership) -> None:
             continue
         visible = _visible(r, read.start, read.entries_max)
         if isinstance(visible, Header):
-            r.send(read.client, ClientRefused(0, read.nonce, CorruptEntry(visible.id)))
+            r.send(read.client, ClientRefused(0, read.nonce, _missing(visible)))
         else:
             r.emit(ServeRead(read.client, read.nonce, tuple(visible), r.commit))
 
 
+def _missing(header: Header) -> CorruptEntry | EntryLost:
+    """Bad for now, or given up for good."""
+    if header.kind is Kind.LOST:
+        return EntryLost(header.base, header.end)
+    return CorruptEntry(header.id)
+
+
 def _visible(r: ReplicaState, start: int, most: int) -> list[Header] | Header:
-    """The next committed entries that carry records; or the stretch among them that is lost."""
+    """The next committed entries that carry records; or the stretch among them that is lost.
+
+    A reader comes to a loss before it is told of one.
+    """
+    within = r.log.covering(start)
+    if within is not None and within.kind is Kind.LOST and within.base < start < r.commit:
+        return within
     found: list[Header] = []
     while len(found) < most:
         headers = r.log.between(start, r.commit, most)
@@ -58,6 +71,8 @@ def _visible(r: ReplicaState, start: int, most: int) -> list[Header] | Header:
         for header in headers:
             if header.kind is Kind.UNKNOWN:
                 return header
+            if header.kind is Kind.LOST:
+                return _bounded(found[:most], r.limits.fetch_bytes_max) if found else header
             if header.kind is Kind.DATA:
                 found.append(header)
         start = headers[-1].end

@@ -6,8 +6,10 @@ its leader, and no follower has supplied it.  Readers of that one entry are refu
 
 from __future__ import annotations
 
+from shardlog.protocol import losing
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState
+from shardlog.protocol.entry import Header
 from shardlog.protocol.shard import Shard, Status
 
 
@@ -34,3 +36,11 @@ def unrepaired(c: CoordinatorState, record: Shard) -> Waiting | None:
         if member not in heard or heard[member].bad or member == record.leader
     )
     return Waiting(own.report.awaited, "the leader's copy is bad and nobody supplies it", members)
+
+
+def at_stake(c: CoordinatorState) -> Header | None:
+    """What would be lost if the entry that an election waits for were given up now."""
+    waiting = awaited(c)
+    if waiting is None or waiting.entry is None or c.election is None:
+        return None
+    return losing.loss_of(waiting.entry, c.election.answers)

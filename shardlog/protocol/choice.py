@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from shardlog.protocol.entry import EntryId, Member
+from shardlog.protocol.entry import EntryId, Header, Member
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.protocol.history import OPEN_END, clip, divergence, epoch_at, last_epoch
 from shardlog.protocol.log import Mark
@@ -162,10 +162,12 @@ def decide(
     excluded: Iterable[Member] = (),
     leaders: Mapping[str, int] = NOBODY_LEADS,
     draining: Collection[Member] = (),
+    losses: Sequence[Header] = (),
 ) -> Decision | Waiting:
     """Choose over all answers; the leader comes from the last of `ensembles`, the final one.
 
-    `leaders` tells how many shards each node leads already, `draining` whose nodes are to stop.
+    `leaders` tells how many shards each node leads already, `draining` whose nodes are to stop, and
+    `losses` what need not be waited for, because a person has given it up.
     """
     if not fenced_enough(answers.keys(), ensembles, policy):
         return Waiting(None, "no fencing quorum yet", unheard(answers, ensembles))
@@ -173,7 +175,7 @@ def decide(
     committed = max(answer.commit for answer in answers.values())
     bound_tails(logs.values())
     while True:
-        best = survivor(logs, ensembles, policy)
+        best = survivor(logs, ensembles, policy, losses)
         if isinstance(best, Waiting):
             return best
         kept = Kept(clip(best.answer.history, best.end), best.end, _head(logs.values(), best))
@@ -216,17 +218,23 @@ def _could_supply(
 
 
 def survivor(
-    logs: Mapping[Member, Possible], ensembles: Sequence[Ensemble], policy: QuorumPolicy
+    logs: Mapping[Member, Possible],
+    ensembles: Sequence[Ensemble],
+    policy: QuorumPolicy,
+    losses: Sequence[Header] = (),
 ) -> Possible | Waiting:
     """The best log, cut where it cannot have been committed."""
     committed = max(log.answer.commit for log in logs.values())
     while True:
         best = max(logs.values(), key=rank)
-        lacking = _first_without_copy(best, logs.values())
+        lacking = _first_without_copy(best, logs.values(), losses)
         if lacking is None:
             return best
         epoch = best.epoch_at(lacking)
-        if lacking < committed or not nacked(epoch, lacking, logs, ensembles, policy):
+        given_up = nacked(epoch, lacking, logs, ensembles, policy) or ends_here(
+            losses, epoch, lacking
+        )
+        if lacking < committed or not given_up:
             members = _could_supply(epoch, lacking, logs, ensembles)
             return Waiting(EntryId(epoch, lacking), "no valid copy has answered", members)
         cut(logs.values(), epoch, lacking)
@@ -253,7 +261,20 @@ def nacked(
     return all(reached(policy.of(len(each)).nack, each, never) for each in ensembles)
 
 
-def _first_without_copy(best: Possible, logs: Iterable[Possible]) -> int | None:
+def ends_here(losses: Iterable[Header], epoch: int, offset: int) -> bool:
+    """Whether all that may have stood from here on has been given up."""
+    return any(not lost.count and lost.id == (epoch, offset) for lost in losses)
+
+
+def reach_of_loss(losses: Iterable[Header], epoch: int, offset: int) -> int | None:
+    """Where what has been given up at this offset ends; None if nothing has."""
+    ends = (lost.end for lost in losses if lost.epoch == epoch and lost.base <= offset < lost.end)
+    return max(ends, default=None)
+
+
+def _first_without_copy(
+    best: Possible, logs: Iterable[Possible], losses: Sequence[Header]
+) -> int | None:
     """The first offset of the best log that no answer can supply; None if all can be had.
 
     What one replica has trimmed nobody needs: it was committed, and given up on purpose.
@@ -268,6 +289,7 @@ def _first_without_copy(best: Possible, logs: Iterable[Possible]) -> int | None:
             epoch = best.epoch_at(offset)
             copies = (log.copy_end(epoch, offset) for log in logs)
             reach = max((copy for copy in copies if copy is not None), default=None)
+            reach = reach or reach_of_loss(losses, epoch, offset)
             if reach is None:
                 return offset
             offset = reach

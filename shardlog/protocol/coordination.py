@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardlog.protocol.effects import Received, Send, Tick
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import EntryId, Member
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard
@@ -61,7 +61,24 @@ class DeleteShard:
     """Destroy every replica, then forget the shard.  Accepted once nothing can stop it."""
 
 
-Command = CreateShard | Swap | Expand | Contract | AbortChange | Promote | TrimShard | DeleteShard
+@dataclass(frozen=True, slots=True)
+class AcceptLoss:
+    """Give up `entry`, of which no copy can be had; only while the shard waits for just that."""
+
+    entry: EntryId
+
+
+Command = (
+    CreateShard
+    | Swap
+    | Expand
+    | Contract
+    | AbortChange
+    | Promote
+    | TrimShard
+    | DeleteShard
+    | AcceptLoss
+)
 
 # --- events ------------------------------------------------------------------------------------
 

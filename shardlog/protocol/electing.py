@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shardlog.protocol import choice
+from shardlog.protocol import choice, losing
 from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import EntryId, Member
 from shardlog.protocol.history import last_epoch
 from shardlog.protocol.messages import (
     AddFollower,
@@ -27,12 +27,19 @@ from shardlog.protocol.shard import Joining, Phase, Shard, Status
 
 
 def start(
-    c: CoordinatorState, record: Shard, *, preferred: str | None = None, above: int = 0
+    c: CoordinatorState,
+    record: Shard,
+    *,
+    preferred: str | None = None,
+    above: int = 0,
+    accepting: EntryId | None = None,
 ) -> None:
     """A new epoch, written first.  A change in PREPARE is given up with it (rule 9)."""
     reported = (each.report.epoch for each in c.seen.values())
     epoch = max(record.epoch, above, *reported) + 1
     fields = {"status": Status.ELECTION, "epoch": epoch, "leader": None, "preferred": preferred}
+    if accepting is not None:
+        fields["accepting"] = accepting
     if record.change and record.phase is Phase.PREPARE:
         fields |= {"change": None, "phase": None, "joining": resumed(record)}
     c.write(changed(record, **fields), Intent.ELECT)
@@ -79,6 +86,20 @@ def owns(c: CoordinatorState, record: Shard) -> bool:
     return c.election is not None and c.election.epoch == record.epoch
 
 
+def may_be_given_up(record: Shard, entry: EntryId) -> bool:
+    """Only by the word of people, who named just this entry."""
+    return record.accepting == entry
+
+
+def _give_up(c: CoordinatorState, record: Shard, election: Election, entry: EntryId) -> None:
+    """Write down what is lost, once everyone in reach has had the time to answer."""
+    if c.writing or c.now_ms - election.started_ms < 2 * c.limits.resend_ms:
+        return
+    lost = losing.loss_of(entry, election.answers)
+    if lost is not None:
+        c.write(changed(record, losses=(*record.losses, lost), accepting=None))
+
+
 def _decided(c: CoordinatorState, record: Shard, election: Election) -> Decision | Waiting:
     """Over all answers; but those who have just failed to lead are asked last.
 
@@ -111,6 +132,7 @@ def _decide(
         excluded=c.excluded,
         leaders=c.leaders,
         draining=c.draining,
+        losses=record.losses,
     )
 
 
@@ -125,6 +147,8 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
     decision = _decided(c, record, election)
     if isinstance(decision, Waiting):
         election.waiting = decision
+        if decision.entry is not None and may_be_given_up(record, decision.entry):
+            _give_up(c, record, election, decision.entry)
         return
     final = record.final_ensemble
     followers = tuple(
@@ -133,7 +157,13 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
         if member in election.answers and member != decision.leader
     )
     message = BecomeLeader(
-        record.epoch, final, record.quorum, decision.kept, decision.sources, followers
+        record.epoch,
+        final,
+        record.quorum,
+        decision.kept,
+        decision.sources,
+        followers,
+        record.losses,
     )
     election.asked = (decision.leader, message)
     election.started_ms = c.now_ms
@@ -192,6 +222,7 @@ def became(c: CoordinatorState, record: Shard, envelope: Envelope, message: Beca
             change=None,
             phase=None,
             preferred=None,
+            accepting=None,
             removed=(*record.removed, *gone),
         )
     )

@@ -27,6 +27,8 @@ class Kind(IntEnum):
     REGISTER = 2
     UNKNOWN = 3
     """Not an entry: a stretch of the log whose headers cannot be read any more."""
+    LOST = 4
+    """Stands for what was given up: its place in the chain is kept, its records are gone."""
 
 
 class EntryId(NamedTuple):
@@ -128,3 +130,31 @@ def unreadable(epoch: int, base: int, count: int) -> Header:
     means that nobody knows how far it reaches: it is the tail, and may have held anything.
     """
     return Header(epoch, base, count, Kind.UNKNOWN, 0, 0, 0, 0, 0, 0)
+
+
+# --- what was lost -------------------------------------------------------------------------------
+
+_WITNESS_MASK = (1 << 32) - 1
+
+
+def witness(seal: Seal, header: Header) -> int:
+    """What vouches for a marker: a seal of all its fields, the checksum that it took over too."""
+    epoch, base, count, kind, session, request, timestamp_ms, parent, _, checksum = header
+    fields = (epoch, base, count, int(kind), session, request, timestamp_ms, parent)
+    return seal(*fields, checksum) & _WITNESS_MASK
+
+
+def marker(seal: Seal, lost: Header, parent: int, timestamp_ms: int) -> Header:
+    """What stands for `lost`, behind an entry with the checksum `parent` and this timestamp.
+
+    It has no body, so there is room for it wherever an entry stood.  What had none itself is not
+    lost while its header is known.
+    """
+    if lost.kind is not Kind.UNKNOWN and not lost.body_checksum:
+        return lost
+    kept = lost._replace(kind=Kind.LOST, body_checksum=0)
+    if lost.kind is Kind.UNKNOWN:
+        kept = kept._replace(timestamp_ms=timestamp_ms, parent=parent)
+    if not kept.checksum:
+        kept = kept._replace(checksum=seal(*kept[:-1]))
+    return kept._replace(body_checksum=witness(seal, kept))

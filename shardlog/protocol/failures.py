@@ -178,6 +178,14 @@ class OffsetTrimmed(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
+class EntryLost(Refusal):
+    """What stood in `[first, end)` was damaged everywhere, and given up; the log goes on behind."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class CorruptEntry(Refusal):
     """The entry's copy here is bad; repair has been asked for."""
 

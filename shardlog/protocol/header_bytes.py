@@ -27,7 +27,7 @@ _CRC = (1 << 32) - 1
 _WIDE = struct.Struct("<QQQIIQQQQQQ")
 _START_OF = {
     kind: int.from_bytes(struct.pack("<2sBBI", ENTRY_MAGIC, ENTRY_VERSION, kind, 0), "little")
-    for kind in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER)
+    for kind in (Kind.DATA, Kind.EPOCH_START, Kind.REGISTER, Kind.LOST)
 }
 _STARTS = {start: kind for kind, start in _START_OF.items()}
 _pack, _unpack_from = _WIDE.pack, _WIDE.unpack_from

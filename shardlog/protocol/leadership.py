@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import Limits
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.messages import CursorStatus, Kept, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
 from shardlog.protocol.sessions import SessionTable
@@ -43,6 +43,7 @@ class Leadership:
         "ensemble",
         "epoch_first",
         "kept",
+        "losses",
         "opened",
         "operator",
         "paused_until_ms",
@@ -61,13 +62,20 @@ class Leadership:
     )
 
     def __init__(
-        self, ensemble: Ensemble, policy: QuorumPolicy, kept: Kept, sources: tuple[Member, ...]
+        self,
+        ensemble: Ensemble,
+        policy: QuorumPolicy,
+        kept: Kept,
+        sources: tuple[Member, ...],
+        losses: tuple[Header, ...] = (),
     ) -> None:
         self.ensemble = ensemble
         self.policy = policy
         # What the log must be before the epoch is opened, and who may supply it.
         self.kept = kept
         self.sources = sources
+        # What nobody can supply any more, by the word of people.
+        self.losses = losses
         self.tries = 0
         # Whether the epoch-start entry has been written: only then clients are served.
         self.serving = False

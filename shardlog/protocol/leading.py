@@ -8,7 +8,7 @@ one epoch-start entry is written at once, so that older entries can commit on an
 
 from __future__ import annotations
 
-from shardlog.protocol import answering, coverage, following
+from shardlog.protocol import answering, coverage, following, losing
 from shardlog.protocol.commit import committed_end
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import (
@@ -77,7 +77,9 @@ def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) ->
     r.led = r.epoch
     r.leader = None
     r.history = extended(message.kept.history, r.epoch, message.kept.end)
-    r.lead = lead = Leadership(message.ensemble, message.quorum, message.kept, message.sources)
+    r.lead = lead = Leadership(
+        message.ensemble, message.quorum, message.kept, message.sources, message.losses
+    )
     lead.operator = envelope.src
     for answer in message.followers:
         add_cursor(r, lead, answer, standby=False)
@@ -103,7 +105,12 @@ def led(r: ReplicaState, _: Promise) -> None:
 
 def open_when_whole(r: ReplicaState) -> None:
     lead = r.lead
-    if lead is None or lead.serving or missing_from(r, lead) is not None:
+    if lead is None or lead.serving:
+        return
+    if lead.losses and losing.settle(r, lead):
+        r.owes_sync = True
+        return
+    if missing_from(r, lead) is not None:
         return
     lead.serving = True
     lead.tip = r.sessions.copy()

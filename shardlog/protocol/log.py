@@ -56,8 +56,8 @@ class Mark(IntEnum):
 class Log:
     """`[first, end)`; `boundary` is the checksum of the entry that ended at `first`."""
 
-    __slots__ = ("archive", "bases", "boundary", "first", "headers", "lost", "marks", "tail_slots",
-                 "weights")  # fmt: skip
+    __slots__ = ("archive", "bases", "boundary", "first", "headers", "lost", "marks", "mending",
+                 "tail_slots", "weights")  # fmt: skip
 
     def __init__(
         self,
@@ -77,6 +77,8 @@ class Log:
         self.marks: dict[int, Mark] = {}
         # The marked headers that are not among the latest.
         self.lost: dict[int, Header] = {}
+        # Bases of those that were repaired, while the archive may not know it yet.
+        self.mending: set[int] = set()
         # With an open tail: how many entries it may have held; the disk tells slots, not offsets.
         self.tail_slots = 0
 
@@ -141,7 +143,7 @@ class Log:
 
     def _note(self, header: Header) -> None:
         """What the archive cannot read is bad from now on."""
-        if header.kind is Kind.UNKNOWN and header.base not in self.lost:
+        if header.kind is Kind.UNKNOWN and header.base not in self.lost.keys() | self.mending:
             self.lost[header.base] = header
             self.marks[header.base] = Mark.FAULT
 
@@ -255,10 +257,10 @@ class Log:
         if bad is None:
             return OffsetGap(self.end)
         if bad.kind is not Kind.UNKNOWN:
-            if bad.checksum != header.checksum:
+            marked = bad.kind is Kind.LOST and header.kind is not Kind.LOST
+            if bad.checksum != header.checksum or bad.count != header.count or marked:
                 return DifferentEntry(bad.id)
-            del self.marks[header.base]
-            self.lost.pop(header.base, None)
+            self._replace(bad, header, None)
             return None
         return self._fill(bad, header)
 
@@ -286,7 +288,8 @@ class Log:
         if rest is not None:
             self.marks[rest.base] = Mark.FAULT
         if gap.base < self.kept_from:
-            del self.lost[gap.base]
+            self.lost.pop(gap.base, None)
+            self.mending.add(gap.base)
             if rest is not None:
                 self.lost[rest.base] = rest
             return

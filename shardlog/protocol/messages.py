@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from shardlog.protocol.entry import Entry, EntryId, Member
+from shardlog.protocol.entry import Entry, EntryId, Header, Member
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
@@ -64,7 +64,10 @@ class Reconfiguration:
 
 @value
 class Slot:
-    """One entry, or unreadable stretch, of a fence answer.  `end` is 0 if it is not known."""
+    """One entry, or unreadable stretch, of a fence answer.  `end` is 0 if it is not known.
+
+    `checksum` is that of the entry that ends at `end`: the one behind a stretch still names it.
+    """
 
     epoch: int
     base: int
@@ -130,7 +133,10 @@ class Fence(Message):
 
 @value
 class BecomeLeader(Message):
-    """Lead `epoch`, with the log `kept`, fetching from `sources` what is missing or bad."""
+    """Lead `epoch`, with the log `kept`, fetching from `sources` what is missing or bad.
+
+    `losses` are the headers of what people have given up: nobody is asked for it any more.
+    """
 
     epoch: int
     ensemble: Ensemble
@@ -138,6 +144,7 @@ class BecomeLeader(Message):
     kept: Kept
     sources: tuple[Member, ...]
     followers: tuple[FenceAnswer, ...]
+    losses: tuple[Header, ...] = ()
 
 
 @value
@@ -229,8 +236,9 @@ class Created(Message):
 class FenceAnswer(Message):
     """All that a replica may hold, as a pure function of its durable state (M7).
 
-    `slots` lists the suffix from its commit offset on, and every bad slot below it.  With an open
-    tail, which cannot be read, `tail_slots` is how many entries it may have held; 0 if any number.
+    `slots` lists the suffix from its commit offset on, and every bad slot below it; `damaged` the
+    headers that are known of the first bad ones.  With an open tail, which cannot be read,
+    `tail_slots` is how many entries it may have held; 0 if any number.
     """
 
     member: Member
@@ -244,6 +252,7 @@ class FenceAnswer(Message):
     syncing: bool
     slots: tuple[Slot, ...]
     tail_slots: int = 0
+    damaged: tuple[Header, ...] = ()
 
     @property
     def may_end(self) -> int:

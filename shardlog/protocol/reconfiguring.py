@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlog.protocol import deleting, electing, handing_over, tending
+from shardlog.protocol import awaiting, deleting, electing, handing_over, tending
 from shardlog.protocol.coordination import (
     AbortChange,
+    AcceptLoss,
     Command,
     Contract,
     CreateShard,
@@ -23,7 +24,7 @@ from shardlog.protocol.coordination import (
     TrimShard,
 )
 from shardlog.protocol.coordinator_state import CoordinatorState, changed
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import EntryId, Member
 from shardlog.protocol.failures import UnsafeQuorum
 from shardlog.protocol.messages import (
     Commit,
@@ -60,6 +61,8 @@ def obey(c: CoordinatorState, command: Command) -> None:
         deleting.obey(c, record)
     elif record.status is Status.DELETING:
         c.reject("the shard is being deleted")
+    elif isinstance(command, AcceptLoss):
+        _accept_loss(c, record, command.entry)
     elif record.status is not Status.STEADY or record.leader is None:
         c.reject("the shard has no leader now")
     elif isinstance(command, AbortChange):
@@ -68,6 +71,27 @@ def obey(c: CoordinatorState, command: Command) -> None:
         c.reject("a reconfiguration is in progress")
     else:
         _change(c, record, command)
+
+
+def _accept_loss(c: CoordinatorState, record: Shard, entry: EntryId) -> None:
+    """Only what the shard waits for now; whether a copy turns up the election will see.
+
+    A shard that serves has to elect for it: an election asks everyone.
+    """
+    if not awaits(c, entry):
+        waiting = awaiting.awaited(c)
+        found = waiting.entry if waiting else None
+        c.reject(f"the shard does not wait for {entry}, but for {found or 'no entry'}")
+    elif record.status is Status.STEADY and record.leader is not None:
+        electing.start(c, record, preferred=record.leader.node, accepting=entry)
+    else:
+        c.write(changed(record, accepting=entry))
+
+
+def awaits(c: CoordinatorState, entry: EntryId) -> bool:
+    """Whether the loss of just this entry is what it takes to go on."""
+    waiting = awaiting.awaited(c)
+    return waiting is not None and waiting.entry == entry
 
 
 def _create(c: CoordinatorState, record: Shard | None, command: CreateShard) -> None:

@@ -240,6 +240,8 @@ class Replica(ReplicaState):
     def _synced(self, token: int) -> None:
         if self.rewrites:
             self.rewrites = [rewrite for rewrite in self.rewrites if rewrite.token > token]
+            self.log.mending &= {rewrite.base for rewrite in self.rewrites}
+            self.apply()
         while self.promises and self.promises[0].token <= token:
             promise = self.promises.pop(0)
             if promise.epoch == self.epoch or promise.due in DUE_IN_ANY_EPOCH:

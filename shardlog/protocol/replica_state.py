@@ -8,6 +8,7 @@ beside its field.  What a rule wants done it emits; what has to wait for a sync 
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from shardlog.protocol.effects import (
@@ -20,7 +21,7 @@ from shardlog.protocol.effects import (
     WriteEntries,
     WriteSuperblock,
 )
-from shardlog.protocol.entry import Entry, Header, Member, Seal
+from shardlog.protocol.entry import Entry, Header, Kind, Member, Seal
 from shardlog.protocol.failures import ImpossibleState, Refusal
 from shardlog.protocol.history import History, clip
 from shardlog.protocol.leadership import Leadership
@@ -45,6 +46,9 @@ from shardlog.protocol.messages import (
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Cause, Role, next_role
 from shardlog.protocol.transferring import Transferring
+
+DAMAGED_TOLD_MAX = 16
+"""So many headers of bad entries are told in a fence answer: one is enough to go on."""
 
 UNANSWERED = frozenset({Refused, Ack, Progress, FenceAnswer, Fetch, Fetched, SnapshotOffer})
 """Messages that are never refused: a refusal of an answer would echo for ever."""
@@ -344,9 +348,18 @@ class ReplicaState:
             self.syncing is not None,
             tuple(self._slot(header) for header in listed),
             log.tail_slots if log.open_tail else 0,
+            self._damaged(),
         )
+
+    def _damaged(self) -> tuple[Header, ...]:
+        known = (header for header in self.log.bad() if header.kind is not Kind.UNKNOWN)
+        return tuple(islice(known, DAMAGED_TOLD_MAX))
 
     def _slot(self, header: Header) -> Slot:
         mark = self.log.marks.get(header.base, Mark.PRESENT)
         end = header.end if header.count else 0
-        return Slot(header.epoch, header.base, end, header.checksum, mark)
+        checksum = header.checksum
+        if header.kind is Kind.UNKNOWN and end:
+            after = self.log.starting_at(end)
+            checksum = after.parent if after is not None else 0
+        return Slot(header.epoch, header.base, end, checksum, mark)

@@ -70,7 +70,7 @@ class SessionTable:
         sessions, most = self.sessions, self.replies_max
         for header in headers:
             kind, base = header.kind, header.base
-            if kind is _DATA:
+            if kind is _DATA or (kind is Kind.LOST and header.request):
                 id_ = header.session
                 known = sessions.get(id_)
                 if known is not None:
@@ -80,6 +80,9 @@ class SessionTable:
                     sessions[id_] = _session((id_, header.request, (*replies, base), base))
             elif kind is Kind.REGISTER:
                 self._register(base)
+            elif kind is Kind.LOST:
+                # Nobody knows whose requests were lost: none of the sessions can go on.
+                sessions.clear()
             elif kind is Kind.UNKNOWN:
                 return
             self.applied = base + header.count

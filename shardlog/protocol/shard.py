@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import EntryId, Header, Member
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 
@@ -51,7 +51,8 @@ class Shard:
 
     `change` and `phase` go together.  `removed` are replicas still to be destroyed: all, while
     DELETING.  `preferred` is who a running election should choose among equals.  `halted` says why
-    nothing more is done.
+    nothing more is done.  `accepting` is the entry that a person has given up, should the running
+    election find no copy of it; `losses` are the headers of what was, for good.
     """
 
     name: str
@@ -66,6 +67,8 @@ class Shard:
     removed: tuple[Member, ...] = ()
     preferred: str | None = None
     halted: str | None = None
+    accepting: EntryId | None = None
+    losses: tuple[Header, ...] = ()
 
     @property
     def final_ensemble(self) -> Ensemble:

@@ -60,11 +60,16 @@ class ChainChecker(Observer):
         # How far each node's commit offset has been compared.
         self.checked: dict[str, int] = {}
         self.led: set[tuple[str, int]] = set()
+        # The highest commit offset that anybody has had.
+        self.highest = 0
+        # What was given up, by the record.
+        self.losses: tuple[Header, ...] = ()
 
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
         checked = self.checked.get(node, 0)
+        self.highest = max(self.highest, replica.commit)
         if replica.commit > checked:
             self.checked[node] = self._compare(node, replica, checked)
         elif replica.commit < checked:
@@ -92,6 +97,8 @@ class ChainChecker(Observer):
             known = self.chain.get(header.base)
             if header.kind is Kind.UNKNOWN or (header.base in marks and known is None):
                 return header.base
+            if header.kind is Kind.LOST:
+                self._check_declared(node, header)
             if known is None:
                 self._extend(node, replica, header)
             elif known.checksum != header.checksum:
@@ -100,6 +107,13 @@ class ChainChecker(Observer):
                     f"{node} committed {header.id}, where {known.id} had been committed",
                 )
         return replica.commit
+
+    def _check_declared(self, node: str, header: Header) -> None:
+        """A marker stands for what was given up, and for nothing else."""
+        if not any(lost.base == header.base and lost.end == header.end for lost in self.losses):
+            raise SafetyFailure(
+                "NoLossOfConfirmedWrite", f"{node} has no {header.id}, which nobody has given up"
+            )
 
     def _extend(self, node: str, replica: Replica, header: Header) -> None:
         if header.base != self.end or header.parent != self.last_checksum:
@@ -142,11 +156,27 @@ class ChainChecker(Observer):
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         """A record goes when all data is gone: what a next shard of this name must not find."""
         if shard is not None:
+            for lost in shard.losses[len(self.losses) :]:
+                if not lost.count:
+                    self._cut(lost.base)
+            self.losses = shard.losses
             return
         for name, node in world.nodes.items():
             if node.replica.log.end:
                 raise SafetyFailure("DeletionIsFinal", f"{name} still has a log")
         self._begin()
+
+    def _cut(self, base: int) -> None:
+        """All that may have stood from here on was given up."""
+        while self.order and self.order[-1] >= base:
+            gone = self.chain.pop(self.order.pop())
+            self.committed_in.pop()
+            self.requests.discard((gone.session, gone.request))
+        last = self.chain[self.order[-1]] if self.order else None
+        self.end = last.end if last else 0
+        self.last_checksum = last.checksum if last else 0
+        self.last_epoch, self.last_ms = (last.epoch, last.timestamp_ms) if last else (0, 0)
+        self.checked = {node: min(checked, base) for node, checked in self.checked.items()}
 
     def on_restart(self, world: World, name: str) -> None:
         """What the disk gave back is compared from the start."""
@@ -162,7 +192,11 @@ class ChainChecker(Observer):
         if operation.kind != "append" or operation.offset is None:
             return
         entry = self.chain.get(operation.offset)
-        if entry is None or entry.count != operation.count or entry.kind is not Kind.DATA:
+        if entry is None and self.end <= operation.offset < self.highest:
+            return  # called committed by one whose copy was damaged before anybody looked
+        # A retry of what was given up since is still told where it stood.
+        kinds = (Kind.DATA, Kind.LOST)
+        if entry is None or entry.count != operation.count or entry.kind not in kinds:
             raise SafetyFailure(
                 "NoLossOfConfirmedWrite",
                 f"client {client} was told offset {operation.offset}, which is not committed",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlog.protocol.entry import Kind
 from shardlog.protocol.failures import (
+    EntryLost,
     NotLeader,
     OffsetTrimmed,
     Refusal,
@@ -240,11 +241,15 @@ class Client:
                 self.world.scheduler.now_us,
                 "read",
                 start=call.message.start,
-                limit=call.message.entries_max,
+                limit=self._limit(call.message.entries_max, len(seen)),
                 seen=seen,
                 end=answer.commit,
             )
         )
+
+    def _limit(self, asked: int, came: int) -> int:
+        """A read ends before what was given up, and does not say so."""
+        return min(asked, came) or asked if self.world.losses.given_up else asked
 
     def _done(self, operation: Operation) -> None:
         self.history.append(operation)
@@ -270,6 +275,9 @@ class Client:
         elif isinstance(refusal, OffsetTrimmed) and call.kind == "read":
             del self.calls[answer.nonce]
             self.tail = max(self.tail, refusal.first)
+        elif isinstance(refusal, EntryLost) and call.kind == "read":
+            del self.calls[answer.nonce]
+            self.tail = max(self.tail, refusal.end)
         else:
             self._try_later(src, call, refusal)
 

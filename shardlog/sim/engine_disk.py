@@ -164,10 +164,16 @@ class EngineDisk:
         self._note(round_)
         if self.failing:
             self.failing = False
-            self.random.choice((self.files.fail_next_write, self.files.fail_next_sync))()
+            files = self.files
+            self.random.choice(
+                (files.fail_next_write, files.fail_next_sync, files.fail_next_open)
+            )()
         self._misdirect(round_)
-        round_.write()
-        round_.sync()
+        try:
+            round_.write()
+            round_.sync()
+        finally:
+            self.files.fail_next_open(False)
 
     # --- what was meant to stand where -----------------------------------------------------------
 

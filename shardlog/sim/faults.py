@@ -60,6 +60,7 @@ class Adversary:
             (options.command_every_ms, self.command),
             (options.clock_step_every_ms, self.set_clock),
             (options.drain_every_ms, self.drain),
+            (options.destroy_every_ms, world.losses.destroy),
         )
         if options.calm_ms:
             world.scheduler.after(options.calm_ms * 1000, self._storm, None)

@@ -165,6 +165,7 @@ class FaultyFiles:
         self.life = 0
         # Whether the next write or sync has to ask for a fault that was dealt.
         self.adversary = False
+        self._failing_open = False
         self._failing_write = False
         self._failing_sync = False
         self._misdirection: tuple[Content, int] | None = None
@@ -179,6 +180,9 @@ class FaultyFiles:
         content = self._names.content(path)
         if write and self.read_only:
             raise ReadOnlyVolume(path)
+        if self._failing_open:
+            self._failing_open = False
+            raise DiskFailed(path, "open: Input/output error")
         self._check_handles(path)
         self.open_files += 1
         return FaultyFile(self, content, path, write)
@@ -293,7 +297,7 @@ class FaultyFiles:
         self.down = False
         self.open_files = 0
         self._crash_at = None
-        self._failing_write = self._failing_sync = False
+        self._failing_open = self._failing_write = self._failing_sync = False
         self._misdirection = None
         self.adversary = False
 
@@ -350,6 +354,10 @@ class FaultyFiles:
 
     def fail_next_write(self) -> None:
         self._failing_write = self.adversary = True
+
+    def fail_next_open(self, failing: bool = True) -> None:
+        """Of a file that is there; or let that failure pass, if it has not been met."""
+        self._failing_open = failing
 
     def fail_next_sync(self) -> None:
         self._failing_sync = self.adversary = True

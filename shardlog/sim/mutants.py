@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +25,7 @@ from shardlog.protocol import (
     following,
     leadership,
     leading,
+    losing,
     reconfiguring,
     serving,
     tending,
@@ -32,17 +33,18 @@ from shardlog.protocol import (
 from shardlog.protocol.coordinator_state import CoordinatorState, Election
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import Format, Superblock
-from shardlog.protocol.entry import Header, Member
-from shardlog.protocol.failures import Refusal, StaleEpoch
+from shardlog.protocol.entry import Header, Member, Seal, marker
+from shardlog.protocol.failures import BelowCommit, Refusal, StaleEpoch
 from shardlog.protocol.history import OPEN_END, History, clip, last_epoch
 from shardlog.protocol.leadership import Leadership
 from shardlog.protocol.log import Log, Mark
-from shardlog.protocol.messages import Append, BecomeLeader, Envelope
+from shardlog.protocol.messages import Append, BecomeLeader, Envelope, FenceAnswer
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached, replicated_end
 from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import admit
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Cause, Role
+from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 from shardlog.sim.store import Store
 
 
@@ -185,6 +187,37 @@ def _from_any_leader(r: ReplicaState, envelope: Envelope, epoch: int) -> bool:
     r.become(Cause.ANNOUNCE)
     r.persist()
     return True
+
+
+def _damage_hidden(self: ReplicaState) -> FenceAnswer:
+    """The answer of a replica that has forgotten what it cannot read, and all behind it."""
+    answer = _FENCE_ANSWER(self)
+    bad = [slot.base for slot in answer.slots if slot.mark is not Mark.PRESENT]
+    end = max(min([answer.end, *bad]), answer.commit)
+    slots = tuple(slot for slot in answer.slots if slot.mark is Mark.PRESENT and slot.base < end)
+    history = clip(answer.history, end)
+    return replace(
+        answer, end=end, history=history, slots=slots, open_tail=False, head=0, damaged=()
+    )
+
+
+_FENCE_ANSWER = ReplicaState.fence_answer
+
+
+def _always_start_over(source: Extent, destination: Extent) -> Negotiated | BelowCommit:
+    plan = negotiate(source, destination)
+    if isinstance(plan, Negotiated) and plan.plan is Plan.TAIL:
+        return Negotiated(Plan.WIPE, source.first, source.end)
+    return plan
+
+
+def _syncing_may_ack(r: ReplicaState) -> bool:
+    return r.role is Role.FOLLOWER
+
+
+def _unchained(seal: Seal, lost: Header, parent: int, timestamp_ms: int) -> Header:
+    """A marker as if it were an entry like any other."""
+    return marker(seal, lost._replace(checksum=0), parent, timestamp_ms)
 
 
 def _kinds(*mutants: Mutant) -> dict[str, Mutant]:
@@ -382,6 +415,44 @@ MUTANTS = _kinds(
         ("O9",),
         63,
         ((answering, "confirmed", _always(True)),),
+    ),
+    Mutant(
+        "opened_with_holes",
+        "a new leader opens its epoch before it has what it must keep",
+        ("T3", "T13"),
+        0,
+        ((leading, "missing_from", _always(None)),),
+    ),
+    Mutant(
+        "damage_hidden",
+        "a fence answer ends where the first entry cannot be read",
+        ("T2", "N2"),
+        2,
+        ((ReplicaState, "fence_answer", _damage_hidden),),
+    ),
+    Mutant(
+        "always_started_over",
+        "a follower that lacks a tail is made to start over from a snapshot, and acks meanwhile",
+        ("V7", "V9"),
+        1,
+        (
+            (leading, "negotiate", _always_start_over),
+            (following, "may_ack", _syncing_may_ack),
+        ),
+    ),
+    Mutant(
+        "loss_unasked",
+        "an election that waits gives up the entry of its own accord",
+        ("T3",),
+        0,
+        ((electing, "may_be_given_up", _always(True)),),
+    ),
+    Mutant(
+        "loss_breaks_the_chain",
+        "a marker of what was given up has a checksum of its own",
+        ("T1", "T3"),
+        18,
+        ((losing, "marker", _unchained),),
     ),
     Mutant(
         "lost_members_forgotten",

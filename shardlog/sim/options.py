@@ -106,6 +106,9 @@ class Options:
     # How often operators look at nodes; if they do not, shards at rest are not woken.
     look_ms: int = 0
 
+    # Entries that are destroyed on every disk, so that people have to give them up.
+    destroy_every_ms: int = 0
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -172,6 +175,7 @@ class Options:
             changes_min=random.choice((1, 1, 1, 2, 4)),
             delete=random.random() < 0.3,
             **_stops(seed, storm),
+            destroy_every_ms=_destruction(seed, storm),
         )
         return _paced(drawn, speed)
 
@@ -216,6 +220,12 @@ def _paced(options: Options, speed: float) -> Options:
     slow = replace(options.limits, rest_ms=int(random.choice((50, 200, 200)) * speed))
     look_ms = random.choice((0, 50, 100))
     return replace(options, limits=slow, coordinator_limits=limits, look_ms=look_ms)
+
+
+def _destruction(seed: int, storm: float) -> int:
+    """Drawn apart, as above."""
+    random = Random(f"destroyed {seed}")
+    return int(random.randint(1000, 6000) / storm) if random.random() < 0.25 else 0
 
 
 def _quorum(random: Random, members: int) -> QuorumPolicy:

@@ -17,6 +17,7 @@ from typing import Any
 
 from shardlog.sim.checkers import all_checkers
 from shardlog.sim.failures import CrashFailure, LivenessFailure, SafetyFailure, SimulationFailure
+from shardlog.sim.losses import LossChecker
 from shardlog.sim.observer import Observer
 from shardlog.sim.options import Options
 from shardlog.sim.statistics import Statistics
@@ -75,7 +76,7 @@ class Summary:
 def run_options(options: Options, observers: Sequence[Observer] = ()) -> Outcome:
     """One run, to its end or to its failure."""
     started = time.perf_counter()
-    world = World(options, [*observers, *all_checkers()])
+    world = World(options, [*observers, *all_checkers(), LossChecker()])
     try:
         world.run()
     except SimulationFailure as failure:

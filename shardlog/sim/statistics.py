@@ -31,6 +31,8 @@ class Statistics:
     deletions: int = 0
     drains: int = 0
     handed_over: int = 0
+    destroyed: int = 0
+    given_up: int = 0
     virtual_ms: int = 0
 
     @property

@@ -31,6 +31,7 @@ from shardlog.sim.failures import LivenessFailure
 from shardlog.sim.faults import Adversary
 from shardlog.sim.healing import Pace, heal, hindmost_end, out_of_reach, unsettled
 from shardlog.sim.linearizability import Operation
+from shardlog.sim.losses import Losses
 from shardlog.sim.network import Network
 from shardlog.sim.node import Node
 from shardlog.sim.observer import Observer
@@ -92,6 +93,7 @@ class World:
         self._pace = Pace(0, 0)
         self.healed = False
         self.settled = False
+        self.losses = Losses(self)
         self.adversary = Adversary(self)
         self.ambush = Ambush(self)
 

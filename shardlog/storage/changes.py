@@ -18,7 +18,7 @@ from shardlog.protocol.effects import (
     TruncateLog,
     WriteSuperblock,
 )
-from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header, Kind
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage import movement
 from shardlog.storage.failures import Damaged
@@ -232,7 +232,7 @@ def _place_of(files: ReplicaFiles, header: Header, length: int) -> tuple[Segment
     if not segments.items:
         files.add_segment(header.base, length)
     place = segments.covering(header.base)
-    if place is not None and place.slot.header == header:
+    if place is not None and _is_same(place.slot.header, header):
         return place.segment, place.number, place.slot.position
     found = segments.behind(header.base)
     if found is not None and segments.has_room(*found, length):
@@ -247,6 +247,13 @@ def _place_of(files: ReplicaFiles, header: Header, length: int) -> tuple[Segment
         if position >= segment.head.body_start and following.number > 0:
             return segment, following.number - 1, position
     raise Damaged(segment.path, 0, f"nobody knows where {header.id} has to stand")
+
+
+def _is_same(there: Header, header: Header) -> bool:
+    """The very entry, or one that stands for the other: what was lost, and its marker."""
+    if there.base != header.base or there.checksum != header.checksum:
+        return False
+    return there == header or header.kind is Kind.LOST
 
 
 def _moved_doubt(files: ReplicaFiles, base: int, length: int) -> tuple[Segment, int, int]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from shardlog.checksum import seal, sum_of
+from shardlog.checksum import is_sealed, sum_of
 from shardlog.protocol import header_bytes
 from shardlog.protocol.entry import Header
 from shardlog.storage.files import Buffer
@@ -109,19 +109,7 @@ def unpack_header(data: Buffer) -> tuple[Header, int] | None:
     known = header_bytes.unpack_header(data)
     if known is None:
         return None
-    header = known[0]
-    expected = seal(
-        header.epoch,
-        header.base,
-        header.count,
-        header.kind,
-        header.session,
-        header.request,
-        header.timestamp_ms,
-        header.parent,
-        header.body_checksum,
-    )
-    return known if header.checksum == expected else None
+    return known if is_sealed(known[0]) else None
 
 
 def pack_slot(slot: Slot, lineage: int, sequence: int) -> bytes:

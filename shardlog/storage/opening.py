@@ -154,7 +154,9 @@ def _context(segments: Segments, root: Root, walk: Walk) -> Context:
     if ridden.end > end and not segments.doubt:
         raise Damaged(*walk.context_at, f"commit context {ridden.end} beyond the log's end {end}")
     inside = any(
-        header.base < ridden.end < header.end for header in walk.headers if header.checksum
+        header.base < ridden.end < header.end
+        for header in walk.headers
+        if header.checksum and header.kind is not Kind.LOST  # which may stand for several entries
     )
     differs = ridden.checksum and known.get(ridden.end, ridden.checksum) != ridden.checksum
     if inside or differs:

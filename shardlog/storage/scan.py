@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlog.protocol.entry import Header, unreadable
+from shardlog.protocol.entry import Header, Kind, unreadable
 from shardlog.protocol.history import OPEN_END, History, epoch_at
 from shardlog.protocol.log import Mark
 from shardlog.storage.failures import DiskFailed
@@ -190,6 +190,8 @@ class Scan:
     ) -> Found:
         self.at, self._parent = header.end, header.checksum
         self._position = position + ENTRY_HEADER_BYTES + length
+        if header.kind is Kind.LOST:
+            self._position = None
         mark = Mark.PRESENT if whole else Mark.CORRUPT
         return Found(header, mark, segment.path, position, length)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardlog.checksum import seal_body
+from shardlog.checksum import is_body
 from shardlog.protocol.entry import Entry, Header
 from shardlog.storage.failures import Damaged, DiskFailed, WrongFormat
 from shardlog.storage.files import SECTOR_BYTES, File
@@ -316,7 +316,7 @@ class Segment:
         if data is None or data[:ENTRY_HEADER_BYTES] != pack_header(header, length):
             return None
         body = data[ENTRY_HEADER_BYTES:]
-        if seal_body(body) != header.body_checksum:
+        if not is_body(header, body):
             return None
         return Entry(header, body)
 

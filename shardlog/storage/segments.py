@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from shardlog.checksum import seal_body
-from shardlog.protocol.entry import Entry, Header, entry_of
+from shardlog.checksum import is_body
+from shardlog.protocol.entry import Entry, Header, Kind, entry_of
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage.failures import Damaged, DiskFailed, WrongIdentity
 from shardlog.storage.handles import Handles
@@ -309,7 +309,7 @@ class Segments:
             if data[at:start] != pack_header(header, length):
                 break
             body = data[start : start + length]
-            if seal_body(body) != header.body_checksum:
+            if not is_body(header, body):
                 break
             found.append(entry_of((header, body)))
             at = start + length
@@ -352,6 +352,8 @@ class Segments:
         place = self.covering(base - 1)
         if place is None or place.slot.header.end != base or place.segment is not segment:
             return None
+        if place.slot.header.kind is Kind.LOST:
+            return None  # what it stands for was longer
         return segment, place.number + 1, place.slot.after
 
     def following(self, segment: Segment, base: int) -> Place | None:

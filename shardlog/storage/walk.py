@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardlog.protocol.entry import Header, unreadable
+from shardlog.protocol.entry import Header, Kind, unreadable
 from shardlog.protocol.history import History, epoch_at
 from shardlog.protocol.log import Mark
 from shardlog.storage.failures import Damaged
@@ -162,8 +162,10 @@ class Walk:
         return True
 
     def _take(self, header: Header, after: int) -> None:
+        """Behind a marker nobody knows where the next entry stands: what was lost had a body."""
         self.headers.append(header)
-        self.at, self.parent, self.position = header.end, header.checksum, after
+        self.at, self.parent = header.end, header.checksum
+        self.position = None if header.kind is Kind.LOST else after
 
     # --- holes -----------------------------------------------------------------------------------
 

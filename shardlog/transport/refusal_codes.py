@@ -72,6 +72,7 @@ CODES: dict[int, tuple[type[Refusal], Shape]] = {
     20: (refusals.Overloaded, NUMBER),
     21: (refusals.OffsetTrimmed, NUMBER),
     22: (refusals.CorruptEntry, ENTRY),
+    23: (refusals.EntryLost, TWO_NUMBERS),
 }
 _BY_TYPE = {kind: (code, shape) for code, (kind, shape) in CODES.items()}
 

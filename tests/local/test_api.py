@@ -59,6 +59,7 @@ def test_a_shard_as_clients_see_it(tmp_path: Path):
                 "reconfiguration": None,
                 "halted": None,
                 "waiting": None,
+                "losses": [],
             }
             _, listed = await asked(http, "GET", "/v1/shards")
             assert listed == {"shards": [found | {"leader": leader}]}

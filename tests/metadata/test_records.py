@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from shardlog.metadata.failures import BadKey, BadRecord, NewerRecord
 from shardlog.metadata.records import NUMBER_MAX, decode_shard, encode_shard, shard_key
 from shardlog.metadata.store import VALUE_BYTES_MAX
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
@@ -52,6 +53,12 @@ joinings = st.one_of(
 )
 
 
+entries = st.builds(EntryId, numbers, numbers)
+headers = st.builds(
+    Header, *(st.sampled_from(Kind) if name == "kind" else numbers for name in Header._fields)
+)
+
+
 @st.composite
 def shards(draw: st.DrawFn) -> Shard:
     status = draw(st.sampled_from(Status))
@@ -70,6 +77,8 @@ def shards(draw: st.DrawFn) -> Shard:
         removed=draw(ensembles),
         preferred=draw(st.none() | texts),
         halted=draw(st.none() | texts),
+        accepting=draw(st.none() | entries),
+        losses=draw(st.lists(headers, max_size=1).map(tuple)),
     )
 
 
@@ -102,6 +111,34 @@ def test_changed_bytes_are_refused_or_are_another_record(shard: Shard, data: st.
 def test_any_bytes_are_refused_by_type(value: bytes):
     with pytest.raises(BadRecord):
         decode_shard("shards/a", value)
+
+
+def test_a_record_without_losses_is_as_it_was_before_there_were_any():
+    """Who knows format 1 alone goes on with it; and what was written then is still read."""
+    value = encode_shard(replace(SHARD, change=None, phase=None, joining=None, removed=()))
+    old = (
+        b'{"format":1,"name":"orders","status":"STEADY","epoch":7,'
+        b'"leader":{"node":"node-a","incarnation":1},"ensemble":['
+        b'{"node":"node-a","incarnation":1},{"node":"node-b","incarnation":2},'
+        b'{"node":"node-c","incarnation":3}],"quorum":{"replication":2,"fencing":null},'
+        b'"change":null,"phase":null,"joining":null,"removed":[],"preferred":"node-b",'
+        b'"halted":"because"}'
+    )
+    assert value == old
+    assert decode_shard("shards/orders", old).losses == ()
+
+
+def test_a_record_with_losses_is_of_a_format_of_its_own():
+    lost = Header(3, 40, 2, Kind.DATA, 5, 6, 7, 8, 9, 10)
+    value = encode_shard(replace(SHARD, losses=(lost,)))
+    found = json.loads(value)
+    assert found["format"] == 2
+    assert found["losses"] == [
+        {"epoch": 3, "base": 40, "count": 2, "kind": "DATA", "session": 5, "request": 6,
+         "timestamp_ms": 7, "parent": 8, "body_checksum": 9, "checksum": 10}
+    ]  # fmt: skip
+    del found["losses"]
+    assert refusal(found).field == "losses"
 
 
 def plain() -> dict[str, Any]:
@@ -182,9 +219,9 @@ def test_a_missing_field_is_named(field: str):
 
 
 def test_a_newer_format_is_told_from_a_bad_record():
-    failure = refusal({"format": 2, "anything": "else"})
+    failure = refusal({"format": 3, "anything": "else"})
     assert isinstance(failure, NewerRecord)
-    assert (failure.field, failure.found) == ("format", 2)
+    assert (failure.field, failure.found) == ("format", 3)
 
 
 @pytest.mark.parametrize(

@@ -130,3 +130,15 @@ def test_a_copy_is_independent():
     copy = found.copy()
     copy.fold([header(2, Kind.REGISTER)])
     assert set(found.sessions) == {1}
+
+
+def test_T3_a_lost_request_is_still_known_where_its_header_is():
+    found = folded([header(1, Kind.REGISTER), header(2, Kind.LOST, 1, 1)])
+    assert admit(found, 1, 1) == 2
+    assert admit(found, 1, 2) is None
+
+
+def test_T3_no_session_goes_on_behind_requests_that_nobody_knows():
+    found = folded([header(1, Kind.REGISTER), header(2, Kind.LOST), header(3, Kind.REGISTER)])
+    assert admit(found, 1, 1) == SessionUnknown(1)
+    assert admit(found, 3, 1) is None

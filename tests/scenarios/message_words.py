@@ -71,6 +71,8 @@ class MessageWords:
         """`(2,3)x` for a client's entry, `(2,2)` for a control entry."""
         if header.kind is Kind.DATA:
             return f"{header.id}{self.texts[header.body_checksum]}"
+        if header.kind is Kind.LOST:
+            return f"[{header.base},{header.end})lost"
         return f"{header.id}{'reg' if header.kind is Kind.REGISTER else ''}"
 
     def entries(self, headers: Iterable[Header]) -> str:

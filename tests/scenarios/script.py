@@ -15,6 +15,7 @@ from scenarios.seed_rules import broken
 from scenarios.words import member, shard_words
 from shardlog.protocol.coordination import (
     AbortChange,
+    AcceptLoss,
     Command,
     Commanded,
     Contract,
@@ -27,6 +28,7 @@ from shardlog.protocol.coordination import (
     TrimShard,
 )
 from shardlog.protocol.effects import Limits
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.history import written
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.quorum import QuorumPolicy
@@ -289,6 +291,9 @@ class Director:
     def trim(self, first: str, operator: str) -> None:
         self._command(operator or "op1", TrimShard(int(first)))
 
+    def accept_loss(self, epoch: str, offset: str, operator: str) -> None:
+        self._command(operator or "op1", AcceptLoss(EntryId(int(epoch), int(offset))))
+
     def delete(self, operator: str) -> None:
         self._command(operator or "op1", DeleteShard())
 
@@ -440,6 +445,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (f"contract (\\w+){BY}", Director.contract),
     (f"promote (\\w+){BY}", Director.promote),
     (f"trim (\\d+){BY}", Director.trim),
+    (f"accept loss of \\((\\d+),(\\d+)\\){BY}", Director.accept_loss),
     (f"abort{BY}", Director.abort),
     (f"delete{BY}", Director.delete),
     (r"boot (\w+)", Director.boot),

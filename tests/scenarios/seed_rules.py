@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from shardlog.protocol import choice
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.history import clip
 from shardlog.protocol.messages import FenceAnswer, Kept
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
@@ -26,6 +26,7 @@ def seed_election(
     excluded: Iterable[Member] = (),
     leaders: Mapping[str, int] = choice.NOBODY_LEADS,
     draining: Iterable[Member] = (),
+    losses: Sequence[Header] = (),
 ) -> choice.Decision | choice.Waiting:
     """The Oxia seed: a majority of the fencing ensemble, then the highest head among the final one.
 

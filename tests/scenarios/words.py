@@ -8,6 +8,7 @@ from shardlog.protocol.failures import (
     CorruptEntry,
     DifferentEntry,
     DivergenceMismatch,
+    EntryLost,
     Illegal,
     LostDisk,
     NoReplica,
@@ -85,6 +86,11 @@ def shard_words(shard: Shard, before: Shard | None = None) -> str:
         parts.append(f"prefers {shard.preferred}")
     if shard.removed:
         parts.append(f"to destroy {members(shard.removed)}")
+    if shard.accepting:
+        parts.append(f"{shard.accepting} may be given up")
+    if shard.losses:
+        ends = ((lost.base, lost.end if lost.count else "?") for lost in shard.losses)
+        parts.append("given up " + " ".join(f"[{first},{end})" for first, end in ends))
     if shard.halted:
         parts.append(f"halted: {shard.halted}")
     return ", ".join(parts)
@@ -155,6 +161,8 @@ def refusal_words(refusal: Refusal) -> str:
             return f"remembers replies from request {oldest} on"
         case OffsetTrimmed(first):
             return f"the log starts at {first}"
+        case EntryLost(first, end):
+            return f"[{first},{end}) was given up"
         case CorruptEntry(entry):
             return f"its copy of {entry} is bad"
         case Overloaded(inflight):

@@ -162,6 +162,17 @@ def test_a_write_fails_once_and_may_have_got_some_way():
     assert found == {b"oo", b"no", b"nn"}
 
 
+def test_a_file_cannot_be_opened_once():
+    files, _ = volume(b"o")
+    files.fail_next_open()
+    with pytest.raises(DiskFailed, match="open"):
+        files.open(PATH)
+    assert files.open(PATH).read(0, 9) == b"o"
+    files.fail_next_open()
+    files.fail_next_open(False)
+    assert files.open(PATH).read(0, 9) == b"o"
+
+
 def test_after_a_failed_sync_the_cache_shows_what_may_be_lost():
     found = set()
     for seed in range(100):
@@ -188,6 +199,7 @@ def test_a_sync_is_not_tried_again_after_it_failed():
 
 def test_a_crash_takes_faults_that_were_dealt_along():
     files, _ = volume(b"o" * 100)
+    files.fail_next_open()
     files.fail_next_write()
     files.fail_next_sync()
     files.misdirect_next_write(PATH, 50)

@@ -114,7 +114,7 @@ class ReadResponse(_message.Message):
     def __init__(self, version: _Optional[int] = ..., base_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., commit_offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., batch: _Optional[_Union[EncodedBatch, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("code", "message", "retriable", "leader", "first_offset", "expected_request", "leader_node")
+    __slots__ = ("code", "message", "retriable", "leader", "first_offset", "expected_request", "leader_node", "next_offset")
     class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CODE_UNSPECIFIED: _ClassVar[Failure.Code]
@@ -127,6 +127,7 @@ class Failure(_message.Message):
         CODE_INVALID: _ClassVar[Failure.Code]
         CODE_NO_SHARD: _ClassVar[Failure.Code]
         CODE_VERSION: _ClassVar[Failure.Code]
+        CODE_ENTRY_LOST: _ClassVar[Failure.Code]
     CODE_UNSPECIFIED: Failure.Code
     CODE_NOT_LEADER: Failure.Code
     CODE_TRY_AGAIN: Failure.Code
@@ -137,6 +138,7 @@ class Failure(_message.Message):
     CODE_INVALID: Failure.Code
     CODE_NO_SHARD: Failure.Code
     CODE_VERSION: Failure.Code
+    CODE_ENTRY_LOST: Failure.Code
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRIABLE_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +146,7 @@ class Failure(_message.Message):
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_REQUEST_FIELD_NUMBER: _ClassVar[int]
     LEADER_NODE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     code: Failure.Code
     message: str
     retriable: bool
@@ -151,4 +154,5 @@ class Failure(_message.Message):
     first_offset: int
     expected_request: int
     leader_node: str
-    def __init__(self, code: _Optional[_Union[Failure.Code, str]] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., leader: _Optional[str] = ..., first_offset: _Optional[int] = ..., expected_request: _Optional[int] = ..., leader_node: _Optional[str] = ...) -> None: ...
+    next_offset: int
+    def __init__(self, code: _Optional[_Union[Failure.Code, str]] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., leader: _Optional[str] = ..., first_offset: _Optional[int] = ..., expected_request: _Optional[int] = ..., leader_node: _Optional[str] = ..., next_offset: _Optional[int] = ...) -> None: ...

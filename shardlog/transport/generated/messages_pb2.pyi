@@ -105,20 +105,22 @@ class Fence(_message.Message):
     def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class BecomeLeader(_message.Message):
-    __slots__ = ("epoch", "ensemble", "quorum", "kept", "sources", "followers")
+    __slots__ = ("epoch", "ensemble", "quorum", "kept", "sources", "followers", "losses")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     QUORUM_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ensemble: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
     quorum: _types_pb2.QuorumPolicy
     kept: _types_pb2.Kept
     sources: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
     followers: _containers.RepeatedCompositeFieldContainer[FenceAnswer]
-    def __init__(self, epoch: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., quorum: _Optional[_Union[_types_pb2.QuorumPolicy, _Mapping]] = ..., kept: _Optional[_Union[_types_pb2.Kept, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[FenceAnswer, _Mapping]]] = ...) -> None: ...
+    losses: _containers.RepeatedCompositeFieldContainer[_types_pb2.Header]
+    def __init__(self, epoch: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., quorum: _Optional[_Union[_types_pb2.QuorumPolicy, _Mapping]] = ..., kept: _Optional[_Union[_types_pb2.Kept, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[FenceAnswer, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ...) -> None: ...
 
 class AddFollower(_message.Message):
     __slots__ = ("epoch", "answer", "standby")
@@ -203,7 +205,7 @@ class Created(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class FenceAnswer(_message.Message):
-    __slots__ = ("member", "epoch", "history", "first", "commit", "end", "head", "open_tail", "syncing", "slots", "tail_slots")
+    __slots__ = ("member", "epoch", "history", "first", "commit", "end", "head", "open_tail", "syncing", "slots", "tail_slots", "damaged")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +217,7 @@ class FenceAnswer(_message.Message):
     SYNCING_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     TAIL_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     member: _types_pb2.Member
     epoch: int
     history: _containers.RepeatedCompositeFieldContainer[_types_pb2.Span]
@@ -226,7 +229,8 @@ class FenceAnswer(_message.Message):
     syncing: bool
     slots: _containers.RepeatedCompositeFieldContainer[_types_pb2.Slot]
     tail_slots: int
-    def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ..., tail_slots: _Optional[int] = ...) -> None: ...
+    damaged: _containers.RepeatedCompositeFieldContainer[_types_pb2.Header]
+    def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ..., tail_slots: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ...) -> None: ...
 
 class BecameLeader(_message.Message):
     __slots__ = ("epoch",)

@@ -14,6 +14,7 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     KIND_EPOCH_START: _ClassVar[Kind]
     KIND_REGISTER: _ClassVar[Kind]
     KIND_UNKNOWN: _ClassVar[Kind]
+    KIND_LOST: _ClassVar[Kind]
 
 class Mark(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -35,6 +36,7 @@ KIND_DATA: Kind
 KIND_EPOCH_START: Kind
 KIND_REGISTER: Kind
 KIND_UNKNOWN: Kind
+KIND_LOST: Kind
 MARK_UNSPECIFIED: Mark
 MARK_PRESENT: Mark
 MARK_MISSING: Mark

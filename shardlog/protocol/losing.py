@@ -1,0 +1,100 @@
+"""What is given up when nobody has it any more, and what stands in its place.
+
+An entry of which every copy is damaged stops an election for ever, for it may have been committed.
+The only way on is that a person accepts the loss of that very entry.  Nothing else is lost by it:
+the log is not cut, and no offset is given twice.  A *marker* takes the entry's place.  It has the
+entry's id and its checksum, which the entry behind it still names as its parent, or which those
+who know its header still tell; so the chain holds, histories and commit offsets stay true, and a
+replica that was away and has the entry after all follows the same log.
+
+A loss is told as the header of what was lost.  Where no header is left either it is a stretch of
+kind UNKNOWN: how far it reaches, and the checksum of the entry that ended it.  Where the log may
+end in the stretch, so that nobody knows how far it reaches, its count is 0, and it is cut there:
+nothing below anybody's commit offset is ever given up like that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from shardlog.protocol import following
+from shardlog.protocol.choice import Possible
+from shardlog.protocol.entry import Entry, EntryId, Header, Kind, Member, marker, unreadable
+from shardlog.protocol.failures import Refusal
+from shardlog.protocol.history import epoch_at
+from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.log import Mark
+from shardlog.protocol.messages import FenceAnswer, Slot
+from shardlog.protocol.replica_state import ReplicaState
+
+# --- the coordinator's side ----------------------------------------------------------------------
+
+
+def loss_of(entry: EntryId, answers: Mapping[Member, FenceAnswer]) -> Header | None:
+    """What exactly would be given up with `entry`, by all that the answers still know of it.
+
+    None if they contradict that it may be: a copy has answered, or it is committed and nobody knows
+    how far it reached.
+    """
+    logs = [Possible(answer) for answer in answers.values()]
+    if any(log.copy_end(*entry) is not None for log in logs):
+        return None
+    for answer in answers.values():
+        for header in answer.damaged:
+            if header.id == entry:
+                return header
+    ends = {slot.end for slot in _stretches(entry, logs) if slot.end}
+    if ends:
+        end = min(ends)
+        known = (slot.checksum for slot in _stretches(entry, logs) if slot.end == end)
+        stretch = unreadable(entry.epoch, entry.offset, end - entry.offset)
+        return stretch._replace(checksum=max(known))
+    if entry.offset < max(answer.commit for answer in answers.values()):
+        return None
+    return unreadable(entry.epoch, entry.offset, 0)
+
+
+def _stretches(entry: EntryId, logs: Iterable[Possible]) -> Iterator[Slot]:
+    """The bad slots that may hold the entry."""
+    for log in logs:
+        slot = log.slot_at(entry.offset)
+        if slot is not None and slot.mark is not Mark.PRESENT and slot.epoch == entry.epoch:
+            yield slot
+
+
+# --- the leader's side ---------------------------------------------------------------------------
+
+
+def settle(r: ReplicaState, lead: Leadership) -> bool:
+    """Put markers where what was given up would stand; whether anything was written.
+
+    Only in the place of a bad copy, or of none: what is whole here was not lost.
+    """
+    wrote = False
+    for lost in sorted(lead.losses):
+        if lost.count and epoch_at(lead.kept.history, lost.base) == lost.epoch:
+            wrote = _mark(r, lead, lost) or wrote
+    if wrote and r.log.open_tail:
+        r.tail_until = lead.kept.end
+        following.close_tail(r)
+    return wrote
+
+
+def _mark(r: ReplicaState, lead: Leadership, lost: Header) -> bool:
+    log, base = r.log, lost.base
+    is_bad = base in log.marks
+    is_next = base == log.end and not log.open_tail and lost.end <= lead.kept.end
+    before = log.covering(base - 1) if base > log.first else None
+    if not (is_bad or is_next) or (before is not None and before.kind is Kind.UNKNOWN):
+        return False
+    parent = before.checksum if before is not None else log.boundary
+    entry = Entry(marker(r.seal, lost, parent, before.timestamp_ms if before else 0), b"")
+    refusal: Refusal | None
+    if is_bad:
+        refusal = following.repair(r, entry)
+    else:
+        refusal = log.refusal_to_append(entry.header)
+        if refusal is None:
+            log.append(entry.header)
+            r.gather(entry)
+    return refusal is None
