@@ -28,8 +28,7 @@ def unrepaired(c: CoordinatorState, record: Shard) -> Waiting | None:
     own = c.seen.get(record.leader) if record.leader else None
     if record.status is not Status.STEADY or own is None or own.report.awaited is None:
         return None
-    since_ms = c.now_ms - c.limits.leader_timeout_ms
-    heard = {member: each.report for member, each in c.seen.items() if each.at_ms >= since_ms}
+    heard = {member: each.report for member, each in c.seen.items()}
     members = tuple(
         member
         for member in record.ensemble

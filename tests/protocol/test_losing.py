@@ -136,7 +136,8 @@ def test_T3_a_shard_that_serves_elects_to_give_up_what_nobody_can_repair():
     for name, node in cluster.nodes.items():
         node.disk.bad |= {3: Mark.CORRUPT}
         cluster._step(name, ReadFailed(3))
-    cluster.run(2000)
+    cluster.run_until(lambda: awaited(cluster.coordinators["op"]) is not None, 20_000)
+    cluster.run(6000)
     assert cluster.record.status is Status.STEADY
     waiting = awaited(cluster.coordinators["op"])
     assert waiting is not None
