@@ -64,10 +64,7 @@ class Reconfiguration:
 
 @value
 class Slot:
-    """One entry, or unreadable stretch, of a fence answer.  `end` is 0 if it is not known.
-
-    `checksum` is that of the entry that ends at `end`: the one behind a stretch still names it.
-    """
+    """One entry, or unreadable stretch, up to `end`, whose last entry has `checksum`; 0: unknown."""
 
     epoch: int
     base: int
@@ -133,10 +130,7 @@ class Fence(Message):
 
 @value
 class BecomeLeader(Message):
-    """Lead `epoch`, with the log `kept`, fetching from `sources` what is missing or bad.
-
-    `losses` are the headers of what people have given up: nobody is asked for it any more.
-    """
+    """Lead `epoch` with the log `kept`; `sources` have the rest, but for what is given up: `losses`."""
 
     epoch: int
     ensemble: Ensemble
