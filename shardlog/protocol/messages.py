@@ -64,7 +64,7 @@ class Reconfiguration:
 
 @value
 class Slot:
-    """One entry, or unreadable stretch, up to `end`, whose last entry has `checksum`; 0: unknown."""
+    """One entry, or unreadable stretch, up to `end`; the last in it has `checksum`; 0: unknown."""
 
     epoch: int
     base: int
@@ -130,7 +130,7 @@ class Fence(Message):
 
 @value
 class BecomeLeader(Message):
-    """Lead `epoch` with the log `kept`; `sources` have the rest, but for what is given up: `losses`."""
+    """Lead `epoch` with the log `kept`; `sources` have what is bad here, `losses` nobody has."""
 
     epoch: int
     ensemble: Ensemble

@@ -267,7 +267,7 @@ MUTANTS = _kinds(
         "nack_quorum_ignored",
         "an entry without a valid copy is cut at once",
         ("T2",),
-        18,
+        16,
         ((choice, "nacked", _always(True)),),
     ),
     Mutant(
@@ -302,7 +302,7 @@ MUTANTS = _kinds(
         "commit_uncovered",
         "COMMIT is written without coverage",
         ("O5",),
-        1,
+        3,
         ((coverage, "is_covered", _always(True)),),
     ),
     Mutant(
