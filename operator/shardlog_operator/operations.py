@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shardlog.protocol.coordination import AbortChange, Command, Promote, Swap
+from shardlog.protocol.coordination import AbortChange, AcceptLoss, Command, Promote, Swap
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.messages import Operation as Change
 from shardlog.protocol.shard import Phase, Shard, Status
 from shardlog_operator.placing import node_for
@@ -56,10 +57,12 @@ def judge(asked: OperationSpec, situation: Situation | None, elapsed_s: float) -
         return _runs("the shard is not created yet")
     if record.halted and asked.operation is not Operation.ACCEPT_LOSS:
         return _failed(f"the shard is halted: {record.halted}")
-    if situation.spec.paused:
-        return _runs("the Shard is paused")
     if record.status is Status.DELETING or situation.spec.deleting:
         return _failed("the shard is being deleted")
+    if asked.operation is Operation.ACCEPT_LOSS:
+        return _accept_loss(asked, record, situation, elapsed_s)
+    if situation.spec.paused:
+        return _runs("the Shard is paused")
     match asked.operation:
         case Operation.PROMOTE:
             return _promote(asked, record, elapsed_s)
@@ -67,8 +70,6 @@ def judge(asked: OperationSpec, situation: Situation | None, elapsed_s: float) -
             return _swap(asked, record, situation)
         case Operation.ABORT:
             return _abort(asked, record, situation)
-        case Operation.ACCEPT_LOSS:
-            return _failed("this version cannot accept the loss of an entry")
     return _failed(f"{asked.operation} is not known here")
 
 
@@ -154,6 +155,28 @@ def _abort(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict
         told = f"the members are {', '.join(member.node for member in record.ensemble)}"
         return Verdict(OperationPhase.SUCCEEDED, told, give_up_scaling=scaling)
     return _failed("no reconfiguration is in progress")
+
+
+# --- accept-loss ---------------------------------------------------------------------------------
+
+
+def _accept_loss(
+    asked: OperationSpec, record: Shard, situation: Situation, elapsed_s: float
+) -> Verdict:
+    """Only what the shard waits for; that takes an election, which may find a copy after all."""
+    assert asked.entry is not None
+    entry, awaited = EntryId(*asked.entry), situation.awaited
+    if record.accepting == entry:
+        return _runs(f"{entry} is given up in epoch {record.epoch}", started=True)
+    if awaited == entry:
+        return _runs(f"{entry} is given up", AcceptLoss(entry), started=True)
+    serves = record.status is Status.STEADY and record.leader is not None
+    begun = asked.started or asked.phase is OperationPhase.RUNNING
+    if serves and awaited is None and asked.started:
+        return _done(f"epoch {record.epoch} began without {entry}, or with a copy of it")
+    if awaited is not None or (serves and not begun) or elapsed_s >= PATIENCE_S:
+        return _failed(f"the shard does not wait for {entry}, but for {awaited or 'no entry'}")
+    return _runs(f"whether the shard waits for {entry} is not known yet")
 
 
 # --- drain ---------------------------------------------------------------------------------------

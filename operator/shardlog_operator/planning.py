@@ -23,6 +23,7 @@ from shardlog.protocol.coordination import (
     Promote,
     Swap,
 )
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.shard import Shard, Status
 from shardlog_operator.placing import WORDS, Places, alive_members, node_for, successor
 from shardlog_operator.spec import ShardSpec
@@ -36,6 +37,8 @@ class Situation:
     record: Shard | None
     places: Places
     hosting: Mapping[str, int]
+    # The entry that the shard waits for: no copy of it is known.
+    awaited: EntryId | None = None
 
 
 @dataclass(frozen=True, slots=True)

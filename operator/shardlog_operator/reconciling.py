@@ -124,7 +124,9 @@ class Reconciler:
         places = self.watched.nodes.places(
             census.hosts, self.watched.drained(), self.settings.node_grace_s
         )
-        return Situation(spec, host.shards.get(spec.name), places, census.hosting)
+        waiting = host.waiting(spec.name)
+        awaited = waiting.entry if waiting is not None else None
+        return Situation(spec, host.shards.get(spec.name), places, census.hosting, awaited)
 
     def node_heard(self) -> None:
         """A node came, went or changed: replicas are asked anew."""

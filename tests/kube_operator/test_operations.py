@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kube_operator.values import joining, places, record, situation, spec, swapping
-from shardlog.protocol.coordination import AbortChange, Promote, Swap
+from shardlog.protocol.coordination import AbortChange, AcceptLoss, Promote, Swap
+from shardlog.protocol.entry import EntryId
 from shardlog.protocol.messages import Operation as Change
 from shardlog.protocol.messages import Reconfiguration
 from shardlog.protocol.shard import Phase, Shard, Status
@@ -93,6 +96,32 @@ def test_judged(case: str):
     found = judge(operation, situation(shard, wanted, places()), 1.0)
     assert (found.phase, found.command) == (phase, command)
     assert found.message
+
+
+ENTRY = EntryId(3, 9)
+LOSS = asked(Operation.ACCEPT_LOSS, entry=(3, 9))
+BEGUN = asked(Operation.ACCEPT_LOSS, entry=(3, 9), started=True, phase=RUNNING)
+
+LOSSES = {
+    "it waits for just that": (LOSS, ELECTING, ENTRY, 0.0, RUNNING, AcceptLoss(ENTRY)),
+    "it serves, and waits for a repair": (LOSS, record(), ENTRY, 0.0, RUNNING, AcceptLoss(ENTRY)),
+    "halted shards too": (LOSS, record(halted="why"), ENTRY, 0.0, RUNNING, AcceptLoss(ENTRY)),
+    "it is being given up": (BEGUN, record(accepting=ENTRY), ENTRY, 0.0, RUNNING, None),
+    "given up": (BEGUN, record(), None, 0.0, DONE, None),
+    "given up, and the election is under way": (BEGUN, ELECTING, None, 0.0, RUNNING, None),
+    "it waits for another": (LOSS, ELECTING, EntryId(3, 8), 0.0, FAILED, None),
+    "it waits for nothing": (LOSS, record(), None, 0.0, FAILED, None),
+    "nobody knows yet": (LOSS, ELECTING, None, 0.0, RUNNING, None),
+    "nobody ever knows": (LOSS, ELECTING, None, PATIENCE_S, FAILED, None),
+}
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_a_loss_is_accepted_only_where_it_is_waited_for(case: str):
+    operation, shard, awaited, elapsed_s, phase, command = LOSSES[case]
+    stands = replace(situation(shard, spec(paused=True), places()), awaited=awaited)
+    found = judge(operation, stands, elapsed_s)
+    assert (found.phase, found.command) == (phase, command)
 
 
 def test_no_such_shard():
