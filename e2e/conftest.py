@@ -6,6 +6,7 @@ Nothing here is skipped: what is missing is told in one line, and the run ends.
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,12 @@ ROOT = Path(__file__).parent.parent
 CRDS = ROOT / "crds"
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """As in `tests`: a run in the background ignores Ctrl-C, and what it starts must not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,14 @@
 A test that needs a program says so: `@pytest.mark.needs("go")`. Without it the test is skipped, and
 the end of the run says what was left out and how to get it. A skip is easy to overlook, so with
 `REQUIRE_ALL=1` any skip, of whatever origin, fails the run.
+
+A run that a shell started in the background ignores Ctrl-C, and so would all that it starts: tests
+that interrupt a command would wait for ever. So it is heeded again.
 """
 
 import os
 import shutil
+import signal
 from collections import Counter
 
 import pytest
@@ -24,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
         f"needs(*programs): skip unless these are on PATH or can be built: {', '.join(HOW_TO_GET)}",
     )
     config.pluginmanager.register(LeftOut())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
