@@ -399,7 +399,7 @@ MUTANTS = _kinds(
         "election_resumed",
         "a coordinator goes on with an election that it finds",
         ("O1",),
-        13,
+        507,
         ((electing, "owns", _resume),),
     ),
     Mutant(
@@ -413,7 +413,7 @@ MUTANTS = _kinds(
         "read_unconfirmed",
         "a leader serves reads without asking whether it still leads",
         ("O9",),
-        63,
+        306,
         ((answering, "confirmed", _always(True)),),
     ),
     Mutant(
