@@ -182,7 +182,10 @@ class HostedReplica:
         self._hosted.mend()
 
     def read_run(self, headers: Sequence[Header]) -> list[Entry]:
-        return self._hosted.store.read_run(headers)
+        found = self._hosted.store.read_run(headers)
+        if len(found) < len(headers):
+            self.found_bad["read"] += 1
+        return found
 
     def _synced(self, token: int) -> None:
         self.step(Synced(token))

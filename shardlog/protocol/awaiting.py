@@ -6,7 +6,7 @@ its leader, and no follower has supplied it.  Readers of that one entry are refu
 
 from __future__ import annotations
 
-from shardlog.protocol import losing
+from shardlog.protocol import stakes
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState
 from shardlog.protocol.entry import Header
@@ -42,4 +42,4 @@ def at_stake(c: CoordinatorState) -> Header | None:
     waiting = awaited(c)
     if waiting is None or waiting.entry is None or c.election is None:
         return None
-    return losing.loss_of(waiting.entry, c.election.answers)
+    return stakes.loss_of(waiting.entry, c.election.answers)

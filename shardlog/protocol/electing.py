@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shardlog.protocol import choice, losing
+from shardlog.protocol import choice, stakes
 from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import EntryId, Member
@@ -95,7 +95,7 @@ def _give_up(c: CoordinatorState, record: Shard, election: Election, entry: Entr
     """Write down what is lost, once everyone in reach has had the time to answer."""
     if c.writing or c.now_ms - election.started_ms < 2 * c.limits.resend_ms:
         return
-    lost = losing.loss_of(entry, election.answers)
+    lost = stakes.loss_of(entry, election.answers)
     if lost is not None:
         c.write(changed(record, losses=(*record.losses, lost), accepting=None))
 

@@ -15,54 +15,12 @@ nothing below anybody's commit offset is ever given up like that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
 from shardlog.protocol import following
-from shardlog.protocol.choice import Possible
-from shardlog.protocol.entry import Entry, EntryId, Header, Kind, Member, marker, unreadable
+from shardlog.protocol.entry import Entry, Header, Kind, marker
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import epoch_at
 from shardlog.protocol.leadership import Leadership
-from shardlog.protocol.log import Mark
-from shardlog.protocol.messages import FenceAnswer, Slot
 from shardlog.protocol.replica_state import ReplicaState
-
-# --- the coordinator's side ----------------------------------------------------------------------
-
-
-def loss_of(entry: EntryId, answers: Mapping[Member, FenceAnswer]) -> Header | None:
-    """What exactly would be given up with `entry`, by all that the answers still know of it.
-
-    None if they contradict that it may be: a copy has answered, or it is committed and nobody knows
-    how far it reached.
-    """
-    logs = [Possible(answer) for answer in answers.values()]
-    if any(log.copy_end(*entry) is not None for log in logs):
-        return None
-    for answer in answers.values():
-        for header in answer.damaged:
-            if header.id == entry:
-                return header
-    ends = {slot.end for slot in _stretches(entry, logs) if slot.end}
-    if ends:
-        end = min(ends)
-        known = (slot.checksum for slot in _stretches(entry, logs) if slot.end == end)
-        stretch = unreadable(entry.epoch, entry.offset, end - entry.offset)
-        return stretch._replace(checksum=max(known))
-    if entry.offset < max(answer.commit for answer in answers.values()):
-        return None
-    return unreadable(entry.epoch, entry.offset, 0)
-
-
-def _stretches(entry: EntryId, logs: Iterable[Possible]) -> Iterator[Slot]:
-    """The bad slots that may hold the entry."""
-    for log in logs:
-        slot = log.slot_at(entry.offset)
-        if slot is not None and slot.mark is not Mark.PRESENT and slot.epoch == entry.epoch:
-            yield slot
-
-
-# --- the leader's side ---------------------------------------------------------------------------
 
 
 def settle(r: ReplicaState, lead: Leadership) -> bool:

@@ -29,7 +29,8 @@ from shardlog.sim.observer import Observer
 if TYPE_CHECKING:
     from shardlog.sim.world import World
 
-KINDS = {Kind.DATA: "d", Kind.EPOCH_START: "e", Kind.REGISTER: "r", Kind.UNKNOWN: "?"}
+KINDS = {Kind.DATA: "d", Kind.EPOCH_START: "e", Kind.REGISTER: "r", Kind.UNKNOWN: "?",
+         Kind.LOST: "x"}  # fmt: skip
 
 
 def shown(value: object) -> str:

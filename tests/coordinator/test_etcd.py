@@ -16,7 +16,7 @@ from shardlog.coordinator.driver import DriverLimits
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.etcd.store import EtcdStore
 from shardlog.metadata.failures import NewerRecord
-from shardlog.metadata.records import encode_shard, shard_key
+from shardlog.metadata.records import FORMAT, encode_shard, shard_key
 from shardlog.protocol.coordination import (
     Accepted,
     Command,
@@ -206,7 +206,9 @@ def test_a_record_of_a_newer_version_is_left_alone(etcd: EtcdCluster, tmp_path: 
         host = cluster.coordinator
         await command(host, CREATE)
         shard = await cluster.until(SHARD, is_quiet)
-        newer = encode_shard(shard).replace(b'"format":1', b'"format":2,"colour":"blue"')
+        newer = encode_shard(shard).replace(
+            b'"format":1', b'"format":%d,"colour":"blue"' % (FORMAT + 1)
+        )
         found = await store.get(shard_key(SHARD))
         while not found or found.value != newer:
             assert found

@@ -10,7 +10,7 @@ import pytest
 
 from kube_operator.installation import Installation, operation_body, shard_body
 from shardlog.metadata.failures import Unavailable
-from shardlog.metadata.records import decode_shard, encode_shard, shard_key
+from shardlog.metadata.records import FORMAT, decode_shard, encode_shard, shard_key
 from shardlog.metadata.store import Listing, MetadataStore, Swapped, Versioned, Watch
 from shardlog.protocol.coordinator_state import changed
 from shardlog.protocol.shard import Status
@@ -166,7 +166,7 @@ def test_a_newer_record_is_left_alone_and_said_so(tmp_path: Path):
         it = Installation(tmp_path, THREE)
         async with it.running(operators=0):
             store = it.memory.handle()
-            value = json.dumps({"format": 2, "what": "nobody knows yet"}).encode()
+            value = json.dumps({"format": FORMAT + 1, "what": "nobody knows yet"}).encode()
             await store.compare_and_swap(shard_key("orders"), 0, value)
             await it.start_operator()
             await it.api.create("shards", shard_body(replicas=3, deletionPolicy="Delete"))

@@ -14,9 +14,9 @@ from shardlog.protocol.effects import ReadFailed
 from shardlog.protocol.entry import EntryId, Kind, unreadable
 from shardlog.protocol.failures import EntryLost
 from shardlog.protocol.log import Mark
-from shardlog.protocol.losing import loss_of
 from shardlog.protocol.messages import Read
 from shardlog.protocol.shard import Status
+from shardlog.protocol.stakes import loss_of
 from shardlog.protocol.states import Role
 
 X = EntryId(1, 3)

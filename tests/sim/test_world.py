@@ -82,6 +82,7 @@ def test_an_exception_in_a_machine_is_a_crash_failure():
     class Broken:
         role = Role.FENCED
         step = staticmethod(broken)
+        needs_tick = staticmethod(lambda now_ms: True)
 
     replica: Any = Broken()
     world.nodes["n1"].driver.replica = replica
@@ -131,6 +132,7 @@ def test_the_adversary_spares_the_last_good_copy():
             rot_every_ms=drawn.choice((50, 200)),
             misdirect_every_ms=300,
             wipe_every_ms=1500,
+            destroy_every_ms=0,
         )
         outcome = run_options(options, [auditor])
         assert outcome.kind != "CrashFailure", outcome.text
