@@ -23,6 +23,7 @@ from faults.live_files import LiveFiles, live_files
 from faults.ordeal import SHARD, Ordeal
 
 TRIES = 12
+PAUSE_MS_MAX = 5000
 SOON_MS = 400
 PLAIN = ["body bytes", "header bytes", "slot bytes"]
 """Ways that need but one good copy elsewhere."""
@@ -251,9 +252,12 @@ async def paused(t: Torment) -> None:
         for other in t.cluster.nodes:
             if other != node:
                 _strike_live(t, other)
-        await t.ordeal.outage("paused")
+        outage = asyncio.ensure_future(t.ordeal.outage("paused"))
+        # It may have the only good copy of something: then an election waits for it, and rightly.
+        await asyncio.wait([outage], timeout=PAUSE_MS_MAX / 1000)
     finally:
         process.resume()
+    await outage
 
 
 async def two_copies(t: Torment) -> None:
