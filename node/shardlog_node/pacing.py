@@ -3,7 +3,8 @@
 While clients append nothing there is no reason to hold back.  While they do, every byte that is
 read, summed and sent for somebody who is behind is taken from them.  So what a shard sends then is
 a share of what is appended to it: more than all of it, or its followers would never catch up, but
-not much more.  A shard that is idle on a busy node gets its part of a small rate.  What is not
+not much more.  A rate that no busy node notices is allowed at any time: else a node that is appended
+little would keep a new replica waiting for no reason.  What is not
 committed yet is never held back, nor is anything that is still in memory.
 """
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SMOOTH_S = 0.3
 BUSY_BYTES_PER_S = 1 << 20
 """A node that is appended less than this is idle."""
-LEAST_BYTES_PER_S = 8 << 20
+LEAST_BYTES_PER_S = 64 << 20
 """Of all shards of a busy node together."""
 BURST_BYTES = 1 << 20
 BURST_S = 0.25
