@@ -3,9 +3,9 @@
 While clients append nothing there is no reason to hold back.  While they do, every byte that is
 read, summed and sent for somebody who is behind is taken from them.  So what a shard sends then is
 a share of what is appended to it: more than all of it, or its followers would never catch up, but
-not much more.  A rate that no busy node notices is allowed at any time: else a node that is appended
-little would keep a new replica waiting for no reason.  What is not
-committed yet is never held back, nor is anything that is still in memory.
+not much more.  A rate that no busy node notices is allowed at any time, or a node that is appended
+little would keep a new replica waiting for no reason.  What is not committed yet is never held
+back, nor is anything that is still in memory.
 """
 
 from __future__ import annotations
