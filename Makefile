@@ -34,14 +34,14 @@ check: setup ## Lint, format check, types and import contracts
 	$(BIN)/lint-imports --no-logo
 
 test: setup ## All tests, then SEEDS simulated runs (some on the storage engine), mutants, exploration
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --durations 15
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
 	$(BIN)/shardlog sim run --seeds $(ENGINE_SEEDS) --engine
 	$(BIN)/shardlog sim mutants
 	$(BIN)/shardlog sim explore
 
 e2e: setup ## What needs Kubernetes: CRDs and chart on a real API server (built from source once)
-	$(BIN)/pytest e2e
+	$(BIN)/pytest e2e --timeout 1800 --durations 10
 
 sim: setup ## Simulated runs only: make sim SEEDS=100000
 	$(BIN)/shardlog sim run --seeds $(SEEDS)

@@ -11,12 +11,13 @@ import gc
 import os
 import resource
 import sys
-import traceback
 from collections.abc import Sequence
-from enum import IntEnum
 
+from shardlog.process.ends import Exit, run_program, told
 from shardlog.process.settings import BadSettings
 from shardlog_node.settings import NodeSettings, load
+
+NAME = "shardlog-node"
 
 SWITCH_INTERVAL_S = 0.0005
 """A thread that comes back from `fdatasync` asks for the interpreter, and gets it only when the
@@ -26,32 +27,13 @@ OTHER_FILES = 256
 """Descriptors for everything but segments and connections."""
 
 
-class Exit(IntEnum):
-    OK = 0
-    USAGE = 2
-    CRASH = 3
-    DAMAGED = 7
-    UNAVAILABLE = 8
-    INTERRUPTED = 130
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: Sequence[str]) -> Exit:
     """Until the process has stopped."""
-    try:
-        settings = load(arguments)
-    except BadSettings as failure:
-        return _told(Exit.USAGE, failure)
-    try:
-        return _served(settings)
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-    except Exception:
-        traceback.print_exc()
-        return Exit.CRASH
+    return run_program(NAME, load, _served, arguments)
 
 
 def _served(settings: NodeSettings) -> Exit:
@@ -72,11 +54,11 @@ def _served(settings: NodeSettings) -> Exit:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))
     except (BadSettings, storage.NotPermitted, storage.ReadOnlyVolume) as failure:
-        return _told(Exit.USAGE, failure)
+        return told(NAME, Exit.USAGE, failure)
     except (storage.Damaged, storage.WrongFormat, storage.WrongIdentity) as failure:
-        return _told(Exit.DAMAGED, failure)
+        return told(NAME, Exit.DAMAGED, failure)
     except (storage.StorageFailure, Unreachable) as failure:
-        return _told(Exit.UNAVAILABLE, failure)
+        return told(NAME, Exit.UNAVAILABLE, failure)
     return Exit.OK
 
 
@@ -86,11 +68,6 @@ def _allow_files(number: int) -> None:
     wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _told(status: Exit, failure: Exception) -> Exit:
-    print(f"shardlog-node: {failure}", file=sys.stderr)
-    return status
 
 
 if __name__ == "__main__":

@@ -10,20 +10,13 @@ import asyncio
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Sequence
-from enum import IntEnum
 
+from shardlog.process.ends import Exit, run_program, told
 from shardlog.process.settings import BadSettings
 from shardlog_operator.settings import OperatorSettings, load
 
-
-class Exit(IntEnum):
-    OK = 0
-    USAGE = 2
-    CRASH = 3
-    UNAVAILABLE = 8
-    INTERRUPTED = 130
+NAME = "shardlog-operator"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -32,17 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> Exit:
     """Until the process has stopped."""
-    try:
-        settings = load(arguments)
-    except BadSettings as failure:
-        return _told(Exit.USAGE, failure)
-    try:
-        return _operated(settings)
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-    except Exception:
-        traceback.print_exc()
-        return Exit.CRASH
+    return run_program(NAME, load, _operated, arguments)
 
 
 def _operated(settings: OperatorSettings) -> Exit:
@@ -64,15 +47,10 @@ def _operated(settings: OperatorSettings) -> Exit:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(operate(settings))
     except* BadSettings as failures:
-        ends.append(_told(Exit.USAGE, failures.exceptions[0]))
+        ends.append(told(NAME, Exit.USAGE, failures.exceptions[0]))
     except* (MetadataFailure, ApiFailure, Unreachable) as failures:
-        ends.append(_told(Exit.UNAVAILABLE, failures.exceptions[0]))
+        ends.append(told(NAME, Exit.UNAVAILABLE, failures.exceptions[0]))
     return ends[0] if ends else Exit.OK
-
-
-def _told(status: Exit, failure: BaseException) -> Exit:
-    print(f"shardlog-operator: {failure}", file=sys.stderr)
-    return status
 
 
 if __name__ == "__main__":

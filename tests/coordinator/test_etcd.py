@@ -147,9 +147,12 @@ def test_an_idle_shard_writes_nothing_to_etcd(etcd: EtcdCluster, tmp_path: Path)
     async def story(store: EtcdStore, cluster: Cluster) -> None:
         await command(cluster.coordinator, CREATE)
         await cluster.until(SHARD, is_quiet)
-        # A hundred ticks of the coordinator's, in which it looks after all replicas.
+        machine = cluster.coordinator._coordinators[SHARD].machine
         revision = (await store.list("")).revision
-        await asyncio.sleep(0.5)
+        looks = {machine.polled_ms}
+        while len(looks) < 4:  # each of them at all replicas
+            await asyncio.sleep(0.01)
+            looks.add(machine.polled_ms)
         assert (await store.list("")).revision == revision
 
     played(etcd, tmp_path, story)

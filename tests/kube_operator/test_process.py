@@ -15,7 +15,7 @@ from kube_operator.emulator import Api
 from kube_operator.installation import Installation, shard_body
 from shardlog.cli import exit_codes
 from shardlog.client import Client
-from shardlog_operator.main import Exit
+from shardlog.process.ends import Exit
 
 
 def test_exit_statuses_are_those_of_the_command():

@@ -3,8 +3,9 @@
 import pytest
 from transport.documents import DOCS, table
 
+from shardlog.process.ends import Exit
 from shardlog.process.settings import BadSettings, default_of, flag_of
-from shardlog_operator.main import Exit, run
+from shardlog_operator.main import run
 from shardlog_operator.settings import PROGRAM, OperatorSettings, labels_of, load
 
 LEAST = ["--namespace", "logs", "--plain", "--etcd-endpoints", "etcd:2379"]

@@ -10,7 +10,7 @@ import pytest
 from node.shell import ANY_PORT, Cluster, node, refused, until
 from shardlog import __version__
 from shardlog.cli import exit_codes
-from shardlog_node.main import Exit
+from shardlog.process.ends import Exit
 
 PLAIN = ("--name", "node-1", "--plain", *ANY_PORT)
 
