@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -38,6 +38,7 @@ def explore(
 
     A violation is printed as one of the shortest paths that lead to it.
     """
+    from shardlog.sim.crew import spread
     from shardlog.sim.explore import explore as explore_world
     from shardlog.sim.explore_worlds import WORLDS, sized
 
@@ -49,17 +50,10 @@ def explore(
     worlds = [sized(each, epochs=epochs, writes=writes, crashes=crashes) for each in chosen]
     _head()
     reports: list[Report] = []
-    if progress or jobs == 1 or len(worlds) == 1:
-        for world in worlds:
-            report = explore_world(world, max_states, _level if progress else None)
-            reports.append(report)
-            _tell(report)
-    else:
-        with ProcessPoolExecutor(jobs) as pool:
-            running = [pool.submit(explore_world, world, max_states) for world in worlds]
-            for done in as_completed(running):
-                reports.append(done.result())
-                _tell(reports[-1])
+    one = partial(explore_world, states_max=max_states, progress=_level if progress else None)
+    for report in spread(one, worlds, 1 if progress or len(worlds) == 1 else jobs):
+        reports.append(report)
+        _tell(report)
     failed = [each for each in reports if each.failure is not None]
     if failed:
         ctx.exit(max(EXIT_CODES[type(each.failure).__name__] for each in failed))

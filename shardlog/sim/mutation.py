@@ -7,11 +7,10 @@ show that the mutant was noticed by the code it was made from.
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from shardlog.sim.crew import spread
 from shardlog.sim.failures import CrashFailure
 from shardlog.sim.mutants import MUTANTS, Mutant
 from shardlog.sim.runner import run_seed
@@ -57,11 +56,8 @@ def try_all(
     names: list[str], seeds_max: int, jobs: int, on_verdict: Callable[[Verdict], None]
 ) -> list[Verdict]:
     """All named mutants over `jobs` processes."""
-    context = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "fork")
     verdicts = []
-    with context.Pool(min(jobs or multiprocessing.cpu_count(), len(names))) as pool:
-        work = [(name, seeds_max) for name in names]
-        for verdict in pool.imap_unordered(try_mutant, work, chunksize=1):
-            on_verdict(verdict)
-            verdicts.append(verdict)
+    for verdict in spread(try_mutant, [(name, seeds_max) for name in names], jobs):
+        on_verdict(verdict)
+        verdicts.append(verdict)
     return verdicts

@@ -6,7 +6,6 @@ crosses the process boundary, because nothing else is needed: a seed is replayed
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import time
 import traceback
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardlog.sim.checkers import all_checkers
+from shardlog.sim.crew import spread
 from shardlog.sim.failures import CrashFailure, LivenessFailure, SafetyFailure, SimulationFailure
 from shardlog.sim.losses import LossChecker
 from shardlog.sim.observer import Observer
@@ -111,7 +111,7 @@ def run_many(
     started = time.perf_counter()
     summary = Summary()
     with _progress(len(seeds)) as advance:
-        for outcome in _outcomes(seeds, jobs or multiprocessing.cpu_count(), engine):
+        for outcome in _outcomes(seeds, jobs, engine):
             summary.add(outcome)
             advance()
             if on_outcome is not None:
@@ -124,12 +124,7 @@ def run_many(
 
 def _outcomes(seeds: Sequence[int], jobs: int, engine: bool) -> Iterator[Outcome]:
     run = run_seed_on_engine if engine else run_seed
-    if jobs == 1 or len(seeds) == 1:
-        yield from map(run, seeds)
-        return
-    context = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "fork")
-    with context.Pool(min(jobs, len(seeds))) as pool:
-        yield from pool.imap_unordered(run, seeds, chunksize=1)
+    return spread(run, seeds, 1 if len(seeds) == 1 else jobs)
 
 
 def _progress(total: int) -> Any:
