@@ -10,7 +10,7 @@ the work with an error; `multiprocessing.Pool` would wait for its result for eve
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
@@ -23,7 +23,9 @@ AHEAD = 2
 """Items handed out for each worker: one at work and one waiting."""
 
 
-def spread(work: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
+def spread(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int
+) -> Generator[Result, None, None]:
     """What `work` makes of each item, as they come; items not begun are dropped with the iterator.
 
     `jobs` 0: as many as there are cores; 1: in this process."""
