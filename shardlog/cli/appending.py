@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -223,12 +222,14 @@ class Feed:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Block | Exception | None] = asyncio.Queue(BLOCKS_MAX)
+        self._queue: asyncio.Queue[Block | Exception | None] = asyncio.Queue()
+        self._room = threading.Semaphore(BLOCKS_MAX)
         threading.Thread(target=self._read, name="input", daemon=True).start()
 
     async def next(self) -> Block | None:
         """None at the end; raises what is wrong with the input."""
         found = await self._queue.get()
+        self._room.release()
         if isinstance(found, Exception):
             raise found
         return found
@@ -240,9 +241,10 @@ class Feed:
             self._put(None)
         except BadInput as failure:
             self._put(failure)
-        except (RuntimeError, CancelledError, ValueError):
+        except (RuntimeError, ValueError):
             return  # nobody takes it any more: the loop has ended, or the file is closed
 
     def _put(self, what: Block | Exception | None) -> None:
-        """Waits for room."""
-        asyncio.run_coroutine_threadsafe(self._queue.put(what), self._loop).result()
+        """Waits for room; for ever when the loop has ended, as a daemon may."""
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, what)

@@ -3,8 +3,8 @@
 The starter locks the file and hands the open file to the process it starts, which keeps it until it
 ends, however it ends.  So whether somebody is there is a question to the kernel: a number left
 behind, which may be another program's by now, is never believed.  The number is written by the new
-process itself, before it becomes the program: a starter that is killed at any moment leaves either
-nobody, or somebody who can be found.
+process itself, before it becomes the program (`becoming.py`): a starter that is killed at any
+moment leaves either nobody, or somebody who can be found.
 
 These are locks of the open file (`F_OFD_SETLK`), not of a process, which alone can be inherited
 and asked about without being taken.
@@ -17,12 +17,15 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # struct flock of 64-bit Linux: type, whence, start, length (0: to the end), pid.
 _FLOCK = "hhqqi0q"
 _WHOLE = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+_BECOMING = (sys.executable, "-I", "-S", str(Path(__file__).with_name("becoming.py")))
 
 
 class PidFile:
@@ -100,11 +103,6 @@ class PidFile:
         return held, int(text) if text.isdigit() else None
 
 
-def write_pid(file: int) -> None:
-    """As the process whose file it is."""
-    os.pwrite(file, b"%d\n" % os.getpid(), 0)
-
-
 def start(
     held: int, command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
@@ -112,33 +110,23 @@ def start(
 
     It gets a session of its own, so that Ctrl-C and the end of a terminal do not reach it.
     """
-    return _started(held, command, environment, log, lambda: write_pid(held))
+    return _started(held, "child", command, environment, log)
 
 
 def start_orphan(
     held: int, command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> None:
     """Start a program that is nobody's child, and has nobody who must wait for it."""
-
-    def leave_parent() -> None:
-        if os.fork():
-            os._exit(0)
-        write_pid(held)
-
-    _started(held, command, environment, log, leave_parent).wait()
+    _started(held, "orphan", command, environment, log).wait()
 
 
 def _started(
-    held: int,
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    log: Path,
-    first: Callable[[], None],
+    held: int, kind: str, command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
     try:
         with open(log, "ab") as out:
             return subprocess.Popen(
-                command,
+                [*_BECOMING, str(held), kind, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -146,7 +134,6 @@ def _started(
                 env=dict(environment),
                 start_new_session=True,
                 pass_fds=(held,),
-                preexec_fn=first,  # noqa: PLW1509 - it only forks and writes
             )
     finally:
         os.close(held)

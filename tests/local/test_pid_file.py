@@ -20,6 +20,21 @@ HEEDLESS = (
     "print('heedless', flush=True); time.sleep(600)",
 )
 
+STARTER = """
+import os, pathlib, sys, grpc
+from shardlog.local.pid_file import PidFile, start, start_orphan
+server = grpc.server(__import__("concurrent.futures").futures.ThreadPoolExecutor())
+channel = grpc.insecure_channel(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+server.start()
+grpc.channel_ready_future(channel).result(30)
+here = pathlib.Path(sys.argv[1])
+says = (sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)")
+for name, begin in (("child", start), ("orphan", start_orphan)):
+    begin(PidFile(here / name).take(), says, os.environ, here / f"{name}.log")
+os._exit(0)
+"""
+"""With a channel that is in use, as in any process that has called a node."""
+
 
 @pytest.fixture
 def pid_file(tmp_path: Path) -> PidFile:
@@ -31,6 +46,8 @@ def child(pid_file: PidFile, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]
     held = pid_file.take()
     assert held is not None
     started = start(held, WAITS, os.environ, tmp_path / "log")
+    while pid_file.pid() is None:
+        assert started.poll() is None
     yield started
     started.kill()
     started.wait()
@@ -91,6 +108,19 @@ def test_stopping_asks_first_also_who_is_paused(pid_file: PidFile, child):
     assert stop_processes({"it": process}, 10_000) == []
     os.close(process)
     assert child.wait() == -signal.SIGTERM
+
+
+def test_who_starts_may_have_threads_of_grpc(tmp_path: Path):
+    """A fork of such a process may hang or abort before it becomes the program."""
+    starter = subprocess.run(
+        [sys.executable, "-c", STARTER, str(tmp_path)], timeout=60, capture_output=True, check=True
+    )
+    assert b"fork" not in starter.stderr
+    for name in ("child", "orphan"):
+        pid_file = PidFile(tmp_path / name)
+        while not (pid_file.pid() and (tmp_path / f"{name}.log").read_text() == "here\n"):
+            assert pid_file.is_held()
+        assert pid_file.signal(signal.SIGKILL)
 
 
 def test_who_does_not_stop_is_killed(pid_file: PidFile, tmp_path: Path):
