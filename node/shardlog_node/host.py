@@ -35,6 +35,7 @@ from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica
 from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, Read, Register
 from shardlog.protocol.replica import FROM_CLIENTS, Replica
 from shardlog.protocol.states import Role
+from shardlog.storage.changes import Tended
 from shardlog.storage.failures import Damaged, StorageFailure
 from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
@@ -177,9 +178,9 @@ class HostedReplica:
             self.found_bad["read"] += 1
         return entry
 
-    def mend(self) -> None:
-        """Copies of the superblock, or of a segment's head, are damaged."""
-        self._hosted.mend()
+    def tend(self, change: Tended) -> None:
+        """What the node asks for by itself."""
+        self._hosted.tend(change)
 
     def read_run(self, headers: Sequence[Header]) -> list[Entry]:
         found = self._hosted.store.read_run(headers)

@@ -34,6 +34,7 @@ from shardlog.transport.failures import DeadlineExceeded, Rejected, Unreachable
 from shardlog_node.clock import NodeClock
 from shardlog_node.data_plane import DataPlane, PlaneLimits
 from shardlog_node.host import NodeHost
+from shardlog_node.keeping import Keeper
 from shardlog_node.log_service import LogService
 from shardlog_node.logs import Watch
 from shardlog_node.news import News
@@ -125,6 +126,7 @@ class NodeProcess:
             self.host,
             ScrubLimits(settings.scrub_core_percent / 100, int(settings.scrub_bytes_per_s)),
         )
+        self._keeper = Keeper(self.host)
         registry.register(
             NodeCollector(self.host, self.plane, self.clock, self._watch, times, self._scrubber)
         )
@@ -150,7 +152,10 @@ class NodeProcess:
             if self._hosting.done():
                 self._hosting.result()
             await self._listen()
-            for each in (self._watch.run(), self._scrubber.run(), self.plane.tend()):
+            beside = (
+                self._watch.run(), self._scrubber.run(), self._keeper.run(), self.plane.tend()
+            )  # fmt: skip
+            for each in beside:
                 task = asyncio.create_task(each)
                 self._beside.append(task)
                 self._parts.push_async_callback(_ended, task)

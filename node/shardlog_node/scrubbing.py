@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from shardlog.protocol.effects import ReadFailed, RewriteEntry
 from shardlog.protocol.entry import Header, Kind
 from shardlog.protocol.states import Role
+from shardlog.storage.changes import Mend
 from shardlog.storage.failures import StorageFailure
 from shardlog.storage.scrubbing import Scrubbed
 
@@ -97,7 +98,7 @@ class Scrubber:
     ) -> None:
         """The end of a round."""
         if not whole:
-            hosted.mend()
+            hosted.tend(Mend())
         await asyncio.sleep(self._rest_s(Scrubbed(state.at), cpu_s))
         state.rounds += 1
         state.at = 0

@@ -15,16 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, next_command
+from shardlog.process.quantities import duration_text
 from shardlog.protocol.coordination import (
     Command,
     Contract,
     CreateShard,
     Expand,
     Promote,
+    SetRetention,
     Swap,
 )
 from shardlog.protocol.entry import EntryId
 from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.upkeep import Upkeep
 from shardlog_operator.placing import WORDS, Places, alive_members, node_for, successor
 from shardlog_operator.spec import ShardSpec
 
@@ -75,6 +78,9 @@ def plan(situation: Situation) -> Plan:
         return _wait("Creating", _creating(record))
     if record.status is not Status.STEADY or record.leader is None:
         return _wait("Electing", f"a leader is elected in epoch {record.epoch}")
+    retaining = None if spec.paused else _retain(spec, record)
+    if retaining is not None:
+        return retaining
     if record.change or record.joining:
         return _wait("Reconfiguring", described(record))
     if spec.paused:
@@ -125,7 +131,7 @@ def _create(situation: Situation) -> Plan:
     except TooFewNodes as failure:
         return _wait("TooFewNodes", _too_few(spec, failure.there), stuck=True)
     told = f"created on {', '.join(nodes)}"
-    return Plan(CreateShard(nodes, spec.quorum), "Creating", told)
+    return Plan(CreateShard(nodes, spec.quorum, spec.upkeep), "Creating", told)
 
 
 def _too_few(spec: ShardSpec, there: int) -> str:
@@ -133,6 +139,28 @@ def _too_few(spec: ShardSpec, there: int) -> str:
         f"{spec.replicas} replicas need {spec.replicas} nodes of the pool {spec.pool} that are "
         f"alive and neither drained nor cordoned; there are {there}"
     )
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def _retain(spec: ShardSpec, record: Shard) -> Plan | None:
+    """Also while replicas move: a volume that runs full cannot wait for that."""
+    wanted, upkeep = spec.upkeep, record.upkeep
+    if (wanted.retention_bytes, wanted.retention_ms) == (
+        upkeep.retention_bytes,
+        upkeep.retention_ms,
+    ):
+        return None
+    command = SetRetention(wanted.retention_bytes, wanted.retention_ms)
+    return Plan(command, "Retaining", f"{retention_text(wanted)} is kept from now on")
+
+
+def retention_text(upkeep: Upkeep) -> str:
+    bounds = [f"{upkeep.retention_bytes} bytes"] if upkeep.retention_bytes else []
+    if upkeep.retention_ms:
+        bounds.append(f"what is younger than {duration_text(upkeep.retention_ms)}")
+    return " of ".join(bounds) or "everything"
 
 
 # --- a node that must not stay -------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Known:
     positions_s: float = NEVER_S
     stuck: Waiting | None = None
     foreign: str | None = None
-    unsupported: int = 0
+    kept_as_created: int = 0
     tried: Command | None = None
     tries: int = 0
     tried_s: float = NEVER_S
@@ -180,7 +180,7 @@ class Reconciler:
         record = self.host.shards.get(name)
         self._tell_changes(body, record, known)
         self._tell_stuck(body, found.waiting, known)
-        self._tell_unsupported(body, spec, known)
+        self._tell_kept(body, spec, record, known)
         leader = record.leader.node if record and record.leader else None
         if record is not None or trouble is None:
             # Whoever led it when the record could be read leads on, for all we know.
@@ -289,20 +289,19 @@ class Reconciler:
             self.poster.tell(body, Told("GoesOn", f"no longer so: {known.stuck.message}"))
         known.stuck = stuck
 
-    def _tell_unsupported(self, body: Json, spec: ShardSpec, known: Known) -> None:
-        """Once for each generation: nodes have no word for these yet."""
-        record = self.host.shards.get(spec.name)
-        other_quorum = record is not None and record.quorum != spec.quorum
-        asked = {
-            "durability Relaxed: entries are synced before they are acknowledged": spec.relaxed,
-            "retention: all records are kept": spec.retains,
-            "another quorum: it keeps that of its creation": other_quorum,
+    def _tell_kept(self, body: Json, spec: ShardSpec, record: Shard | None, known: Known) -> None:
+        """Once for each generation: a shard that was retained is taken up as it was made."""
+        if record is None or known.kept_as_created == spec.generation:
+            return
+        differs = {
+            "quorum": record.quorum != spec.quorum,
+            "durability": record.upkeep.relaxed != spec.upkeep.relaxed,
         }
-        fields = [told for told, is_asked in asked.items() if is_asked]
-        if fields and known.unsupported != spec.generation:
-            known.unsupported = spec.generation
-            told = f"not carried out by this version: {'; '.join(fields)}"
-            self.poster.tell(body, Told("NotSupported", told, warning=True))
+        fields = [field for field, is_so in differs.items() if is_so]
+        if fields:
+            known.kept_as_created = spec.generation
+            told = f"the shard was there before, and keeps its own {' and '.join(fields)}"
+            self.poster.tell(body, Told("KeptAsCreated", told, warning=True))
 
     # --- ending ----------------------------------------------------------------------------------
 

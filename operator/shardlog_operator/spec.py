@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from shardlog.process.quantities import duration_ms
 from shardlog.protocol.quorum import QuorumPolicy
+from shardlog.protocol.upkeep import USUAL, Upkeep
 
 GROUP = "shardlog.dev"
 VERSION = "v1alpha1"
@@ -45,8 +47,7 @@ class ShardSpec:
     topology_key: str = TOPOLOGY_KEY
     deletion: Deletion = Deletion.RETAIN
     paused: bool = False
-    relaxed: bool = False
-    retains: bool = False
+    upkeep: Upkeep = USUAL
     # Its deletion was asked for; the finalizer keeps it until we are done.
     deleting: bool = False
     finalized: bool = True
@@ -72,11 +73,20 @@ def shard_spec(body: Body) -> ShardSpec:
         topology_key=(spec.get("placement") or {}).get("topologyKey", TOPOLOGY_KEY),
         deletion=Deletion(spec.get("deletionPolicy", Deletion.RETAIN)),
         paused=bool(spec.get("paused", False)),
-        relaxed=spec.get("durability") == "Relaxed",
-        retains=bool(spec.get("retention")),
+        upkeep=_upkeep(spec),
         deleting=bool(meta.get("deletionTimestamp")),
         finalized=FINALIZER in (meta.get("finalizers") or ()),
         aborted_generation=int(aborted) if aborted.isdecimal() else None,
+    )
+
+
+def _upkeep(spec: Body) -> Upkeep:
+    retention = spec.get("retention") or {}
+    time = retention.get("time")
+    return Upkeep(
+        retention_bytes=retention.get("bytes", 0),
+        retention_ms=duration_ms(time) if time else 0,
+        relaxed=spec.get("durability") == "Relaxed",
     )
 
 

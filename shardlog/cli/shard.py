@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import rich_click as click
 
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_shard
 from shardlog.cli.failures import ClusterUnavailable
 from shardlog.cli.output import is_for_programs, output_option, print_table, print_value
 from shardlog.cli.waiting import describe_change, describe_waiting, wait_until
+from shardlog.process.quantities import BadQuantity, bytes_of, duration_ms, duration_text
 
 COLUMNS = "name status leader epoch> replicas>"
-WIDE_COLUMNS = f"{COLUMNS} ensemble quorum change"
+WIDE_COLUMNS = f"{COLUMNS} ensemble quorum kept change"
 
 wait_option = click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Until it is done."
@@ -19,6 +22,37 @@ timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True,
     metavar="SECONDS", help="How long to wait.",
 )  # fmt: skip
+
+
+Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _read_by(read: Callable[[str], int]) -> Callable[..., int | None]:
+    def callback(
+        context: click.Context, parameter: click.Parameter, text: str | None
+    ) -> int | None:
+        try:
+            return None if text is None else read(text)
+        except BadQuantity as failure:
+            raise click.BadParameter(str(failure), context, parameter) from failure
+
+    return callback
+
+
+def bytes_option(name: str) -> Option:
+    return click.option(
+        name, callback=_read_by(bytes_of), metavar="BYTES",
+        help="Drop the oldest records when the log is longer than this, as 10GiB.",
+    )  # fmt: skip
+
+
+def time_option(name: str) -> Option:
+    return click.option(
+        name, callback=_read_by(duration_ms), metavar="TIME",
+        help="Drop records that are older than this, as 168h or 1h30m.",
+    )  # fmt: skip
+
+
 name_argument = click.argument("name", shell_complete=complete_shard)
 
 
@@ -36,6 +70,11 @@ def shard() -> None:
               "acknowledged. Default: a majority.")  # fmt: skip
 @click.option("--quorum-fencing", type=int, help="How many replicas an election needs. Default: a "
               "majority.")  # fmt: skip
+@bytes_option("--retention-bytes")
+@time_option("--retention-time")
+@click.option("--durability", type=click.Choice(["Sync", "Relaxed"], case_sensitive=False),
+              default="Sync", show_default=True, help="Relaxed acknowledges a record once a quorum "
+              "has it in memory, and syncs it a moment later.")  # fmt: skip
 @wait_option
 @timeout_option
 @output_option
@@ -46,6 +85,9 @@ def create(
     nodes: tuple[str, ...],
     quorum_replication: int | None,
     quorum_fencing: int | None,
+    retention_bytes: int | None,
+    retention_time: int | None,
+    durability: str,
     wait: bool,
     timeout: float,
     output: str,
@@ -57,6 +99,10 @@ def create(
         body["nodes"] = list(nodes)
     if quorum_replication is not None or quorum_fencing is not None:
         body["quorum"] = {"replication": quorum_replication, "fencing": quorum_fencing}
+    if retention_bytes or retention_time:
+        body["retention"] = {"bytes": retention_bytes, "time_ms": retention_time}
+    if durability != "Sync":
+        body["durability"] = durability
     made = cluster.post("shards", body=body)
     if wait:
         made = wait_until(cluster, name, _is_steady, timeout, f"create {name}")
@@ -103,6 +149,18 @@ def scale(
         )
         _require_there(scaled, name)
     _print([scaled], output, alone=True)
+
+
+@shard.command()
+@name_argument
+@bytes_option("--bytes")
+@time_option("--time")
+@output_option
+@cluster_options
+def retain(name: str, bytes: int | None, time: int | None, output: str, cluster: Cluster) -> None:
+    """Change how much is kept, and for how long; without any option, everything for ever."""
+    kept = cluster.put("shards", name, "retention", body={"bytes": bytes, "time_ms": time})
+    _print([kept], output, alone=True)
 
 
 @shard.command()
@@ -157,4 +215,17 @@ def _row(found: Json) -> tuple[object, ...]:
 def _more(found: Json) -> tuple[object, ...]:
     chosen = [f"{kind} {count}" for kind, count in found["quorum"].items() if count]
     trouble = found["halted"] or describe_waiting(found)
-    return found["ensemble"], chosen or "majority", trouble or describe_change(found)
+    kept = _kept(found)
+    return found["ensemble"], chosen or "majority", kept, trouble or describe_change(found)
+
+
+def _kept(found: Json) -> str:
+    """For how long, how much and how safely; of an older cluster nothing is told."""
+    retention = found.get("retention") or {}
+    time_ms = retention.get("time_ms")
+    bounds = [
+        f"{retention['bytes']} bytes" if retention.get("bytes") else "",
+        duration_text(time_ms) if time_ms else "",
+    ]
+    told = ", ".join(bound for bound in bounds if bound) or "everything"
+    return f"{told}, relaxed" if found.get("durability") == "Relaxed" else told

@@ -39,6 +39,11 @@ def shard_json(
         "ensemble": members,
         "replicas": replicas,
         "quorum": {"replication": shard.quorum.replication, "fencing": shard.quorum.fencing},
+        "retention": {
+            "bytes": shard.upkeep.retention_bytes or None,
+            "time_ms": shard.upkeep.retention_ms or None,
+        },
+        "durability": "Relaxed" if shard.upkeep.relaxed else "Sync",
         "addresses": {node: address for node, address in addresses.items() if address},
         "reconfiguration": change,
         "halted": trouble,

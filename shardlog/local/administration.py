@@ -24,11 +24,13 @@ from shardlog.protocol.coordination import (
     CreateShard,
     DeleteShard,
     Rejected,
+    SetRetention,
     Swap,
 )
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.upkeep import USUAL, Upkeep
 
 SCALE_MS = 100
 REPLICAS_MAX = 31
@@ -98,7 +100,12 @@ class Administration:
     # --- asking ----------------------------------------------------------------------------------
 
     async def create(
-        self, name: str, replicas: int, quorum: QuorumPolicy, nodes: Sequence[str] | None
+        self,
+        name: str,
+        replicas: int,
+        quorum: QuorumPolicy,
+        nodes: Sequence[str] | None,
+        upkeep: Upkeep = USUAL,
     ) -> Shard:
         """On `nodes`, or on those with the fewest replicas."""
         if not SHARD_NAME.fullmatch(name):
@@ -117,7 +124,7 @@ class Administration:
                 raise NotNow(str(failure)) from failure
         self._require_nodes(nodes)
         await self.wanted.write(name, None)
-        await self.command(name, CreateShard(tuple(nodes), quorum))
+        await self.command(name, CreateShard(tuple(nodes), quorum, upkeep))
         return self.shard(name)
 
     async def scale(self, name: str, replicas: int) -> Shard:
@@ -134,6 +141,12 @@ class Administration:
             raise NotNow(str(TooFewNodes(replicas, len(self.nodes()))))
         await self.wanted.write(name, replicas)
         return shard
+
+    async def retain(self, name: str, bytes_max: int, time_ms: int) -> Shard:
+        """From now on keep so much, for so long; 0 is no bound."""
+        shard = self.shard(name)
+        await self.command(name, SetRetention(bytes_max, time_ms))
+        return self.host.shards.get(name, shard)
 
     async def operate(self, name: str, command: Command) -> Shard:
         shard = self.shard(name)

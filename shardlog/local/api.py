@@ -44,6 +44,7 @@ def application(administration: Administration, nodes: Nodes) -> web.Application
             web.delete("/v1/shards/{name}", api.delete),
             web.get("/v1/shards/{name}/status", api.status),
             web.put("/v1/shards/{name}/replicas", api.scale),
+            web.put("/v1/shards/{name}/retention", api.retain),
             web.post("/v1/shards/{name}/operations", api.operate),
             web.get("/v1/nodes", api.nodes),
         ]
@@ -72,9 +73,9 @@ class Api:
     async def create(self, request: web.Request) -> web.Response:
         body = await _body(request)
         name, replicas = body.text("name"), body.number("replicas", 3)
-        quorum, nodes = body.quorum("quorum"), body.texts("nodes")
+        quorum, nodes, upkeep = body.quorum("quorum"), body.texts("nodes"), api_json.upkeep(body)
         body.require_no_more()
-        shard = await self._administration.create(name, replicas, quorum, nodes)
+        shard = await self._administration.create(name, replicas, quorum, nodes, upkeep)
         return web.json_response(self._plain(shard), status=201)
 
     async def scale(self, request: web.Request) -> web.Response:
@@ -82,6 +83,13 @@ class Api:
         replicas = body.number("replicas")
         body.require_no_more()
         shard = await self._administration.scale(request.match_info["name"], replicas)
+        return web.json_response(self._plain(shard), status=202)
+
+    async def retain(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        bounds = api_json.bounds(body)
+        body.require_no_more()
+        shard = await self._administration.retain(request.match_info["name"], *bounds)
         return web.json_response(self._plain(shard), status=202)
 
     async def operate(self, request: web.Request) -> web.Response:

@@ -15,8 +15,11 @@ from shardlog.protocol.coordination import (
 )
 from shardlog.protocol.entry import EntryId
 from shardlog.protocol.quorum import QuorumPolicy
+from shardlog.protocol.upkeep import Upkeep
 
 Json = Any
+BOUND_MAX = 1 << 60
+DURABILITIES = ("Sync", "Relaxed")
 
 
 class Body:
@@ -27,8 +30,8 @@ class Body:
             raise BadRequest("the body is no JSON object")
         self._left = dict(found)
 
-    def text(self, name: str) -> str:
-        value = self._left.pop(name, None)
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._left.pop(name, default)
         if not isinstance(value, str) or not value:
             raise BadRequest(f"{name}: a text is needed")
         return value
@@ -58,6 +61,18 @@ class Body:
             raise BadRequest(f"{name}: replication and fencing are whole numbers from 1 on")
         return QuorumPolicy(*numbers)
 
+    def bound(self, name: str) -> int:
+        """0 if it is null, or not there."""
+        value = self._left.pop(name, None)
+        if value is None:
+            return 0
+        if type(value) is not int or not 1 <= value <= BOUND_MAX:
+            raise BadRequest(f"{name}: a whole number from 1 to {BOUND_MAX}, or null")
+        return int(value)
+
+    def inner(self, name: str) -> Body:
+        return Body(self._left.pop(name, {}))
+
     def entry(self, name: str) -> EntryId:
         inner = Body(self._left.pop(name, None))
         entry = EntryId(inner.number("epoch"), inner.number("offset"))
@@ -67,6 +82,21 @@ class Body:
     def require_no_more(self) -> None:
         if self._left:
             raise BadRequest(f"{next(iter(self._left))!r:.80} is not known here")
+
+
+def bounds(body: Body) -> tuple[int, int]:
+    """How many bytes are kept, and for how many milliseconds; 0 is no bound."""
+    return body.bound("bytes"), body.bound("time_ms")
+
+
+def upkeep(body: Body) -> Upkeep:
+    retention = body.inner("retention")
+    bytes_max, time_ms = bounds(retention)
+    retention.require_no_more()
+    durability = body.text("durability", "Sync")
+    if durability not in DURABILITIES:
+        raise BadRequest(f"durability: {durability!r:.80} is neither Sync nor Relaxed")
+    return Upkeep(retention_bytes=bytes_max, retention_ms=time_ms, relaxed=durability == "Relaxed")
 
 
 def operation(body: Body) -> Command:

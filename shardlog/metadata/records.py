@@ -19,10 +19,12 @@ from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
+from shardlog.protocol.upkeep import USUAL, Upkeep
 
-FORMAT = 2
+FORMAT = 3
+LOSSES_FORMAT = 2
 PLAIN_FORMAT = 1
-"""Of a record without losses, so that who knows no later one can go on with it."""
+"""A record has the lowest format that can tell it, so that who knows no later one can go on."""
 SHARDS = "shards/"
 NUMBER_MAX = 2**64 - 1
 
@@ -49,7 +51,9 @@ _SHARD = (
 
 
 _LOSSES = ("accepting", "losses")
-"""Only in a record that has them, which is then of format 2."""
+"""Only in a record that has them, which is then of format 2; or of format 3."""
+_UPKEEP = ("upkeep",)
+"""Only in a record whose upkeep is not the usual one, which is then of format 3."""
 
 
 def shard_key(name: str) -> str:
@@ -63,9 +67,9 @@ def shard_key(name: str) -> str:
 
 def encode_shard(shard: Shard) -> bytes:
     key = shard_key(shard.name)
-    has_losses = shard.accepting is not None or shard.losses
+    written = _format_of(shard)
     values = (
-        FORMAT if has_losses else PLAIN_FORMAT,
+        written,
         shard.name,
         shard.status.value,
         shard.epoch,
@@ -80,13 +84,21 @@ def encode_shard(shard: Shard) -> bytes:
         shard.halted,
     )
     plain = dict(zip(_SHARD, values, strict=True))
-    if has_losses:
+    if written >= LOSSES_FORMAT:
         plain["accepting"] = _plain_entry(shard.accepting)
         plain["losses"] = [_plain_header(lost) for lost in shard.losses]
+    if written >= FORMAT:
+        plain["upkeep"] = _plain_upkeep(shard.upkeep)
     value = json.dumps(plain, separators=(",", ":")).encode()
     if decode_shard(key, value) != shard:
         raise BadRecord(key, "", "cannot be stored without a loss")
     return value
+
+
+def _format_of(shard: Shard) -> int:
+    if shard.upkeep != USUAL:
+        return FORMAT
+    return LOSSES_FORMAT if shard.accepting is not None or shard.losses else PLAIN_FORMAT
 
 
 def _plain_member(member: Member | None) -> Json:
@@ -128,14 +140,24 @@ def _plain_header(header: Header) -> Json:
     return header._asdict() | {"kind": header.kind.name}
 
 
+def _plain_upkeep(upkeep: Upkeep) -> Json:
+    return {
+        "version": upkeep.version,
+        "retention_bytes": upkeep.retention_bytes,
+        "retention_ms": upkeep.retention_ms,
+        "relaxed": upkeep.relaxed,
+    }
+
+
 # --- reading -----------------------------------------------------------------------------------
 
 
 def decode_shard(key: str, value: bytes) -> Shard:
     field = _Field(key, "", _parsed(key, value))
     _require_format(field)
-    has_losses = field.value["format"] != PLAIN_FORMAT
-    field.require_fields((*_SHARD, *_LOSSES) if has_losses else _SHARD)
+    found = field.value["format"]
+    has_losses, has_upkeep = found >= LOSSES_FORMAT, found >= FORMAT
+    field.require_fields(_SHARD + _LOSSES * has_losses + _UPKEEP * has_upkeep)
     shard = Shard(
         name=field.at("name").text(),
         status=field.at("status").one_of(Status),
@@ -151,6 +173,7 @@ def decode_shard(key: str, value: bytes) -> Shard:
         halted=field.at("halted").optional(_Field.text),
         accepting=field.at("accepting").optional(_entry) if has_losses else None,
         losses=field.at("losses").each(_header) if has_losses else (),
+        upkeep=_upkeep(field.at("upkeep")) if has_upkeep else USUAL,
     )
     if key != SHARDS + shard.name:
         field.at("name").refuse(f"{shard.name!r:.80} does not belong under this key")
@@ -267,6 +290,16 @@ def _header(field: _Field) -> Header:
         field.at("kind").refuse("is no kind of entry")
     numbers = {name: field.at(name).number() for name in Header._fields if name != "kind"}
     return Header(kind=kinds[0], **numbers)
+
+
+def _upkeep(field: _Field) -> Upkeep:
+    field.require_fields(("version", "retention_bytes", "retention_ms", "relaxed"))
+    return Upkeep(
+        version=field.at("version").number(),
+        retention_bytes=field.at("retention_bytes").number(),
+        retention_ms=field.at("retention_ms").number(),
+        relaxed=field.at("relaxed").truth(),
+    )
 
 
 def _quorum(field: _Field) -> QuorumPolicy:

@@ -9,6 +9,7 @@ from shardlog.protocol.entry import EntryId, Member
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard
+from shardlog.protocol.upkeep import USUAL, Upkeep
 
 # --- commands ----------------------------------------------------------------------------------
 
@@ -17,6 +18,7 @@ from shardlog.protocol.shard import Shard
 class CreateShard:
     nodes: tuple[str, ...]
     quorum: QuorumPolicy
+    upkeep: Upkeep = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,14 @@ class TrimShard:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRetention:
+    """From now on keep so many bytes, for so long; 0: however many, for ever."""
+
+    bytes_max: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteShard:
     """Destroy every replica, then forget the shard.  Accepted once nothing can stop it."""
 
@@ -76,6 +86,7 @@ Command = (
     | AbortChange
     | Promote
     | TrimShard
+    | SetRetention
     | DeleteShard
     | AcceptLoss
 )

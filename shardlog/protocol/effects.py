@@ -59,7 +59,14 @@ class Disconnected:
     node: str
 
 
-Event = Received | Tick | Synced | ReadFailed | Distrusted | Disconnected
+@value
+class Outgrown:
+    """By the shard's upkeep nothing below `first` has to be kept; the driver knows its files."""
+
+    first: int
+
+
+Event = Received | Tick | Synced | ReadFailed | Distrusted | Disconnected | Outgrown
 
 
 # --- disk effects ------------------------------------------------------------------------------

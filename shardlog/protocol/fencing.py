@@ -104,6 +104,9 @@ def fenced(r: ReplicaState, promise: Promise) -> None:
 def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
     """Followers tell when they last heard the leader; only the coordinator judges (rule 20)."""
     lead = r.lead
+    upkeep = message.upkeep
+    if upkeep is not None and (message.epoch, upkeep.version) >= r.upkeep_of:
+        r.upkeep, r.upkeep_of = upkeep, (message.epoch, upkeep.version)
     r.answer(
         envelope,
         StatusReport(

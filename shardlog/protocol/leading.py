@@ -467,8 +467,18 @@ def trim(r: ReplicaState, envelope: Envelope, message: Trim) -> None:
     if r.lead is None or not r.lead.serving or message.epoch != r.epoch:
         r.refuse(envelope, not_leading(r, message.epoch))
     else:
-        r.lead.trimmed = max(r.lead.trimmed, min(message.first, r.log.end))
-        trim_more(r, r.lead)
+        _trim_to(r, r.lead, message.first)
+
+
+def outgrown(r: ReplicaState, first: int) -> None:
+    """Only a leader that serves drops what has become too much or too old; others follow it."""
+    if r.lead is not None and r.lead.serving and r.upkeep.bounded:
+        _trim_to(r, r.lead, first)
+
+
+def _trim_to(r: ReplicaState, lead: Leadership, first: int) -> None:
+    lead.trimmed = max(lead.trimmed, min(first, r.log.end))
+    trim_more(r, lead)
 
 
 def trim_more(r: ReplicaState, lead: Leadership) -> None:

@@ -15,6 +15,7 @@ from shardlog.protocol.log import Mark
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.sessions import Sessions
 from shardlog.protocol.transferring import Transfer
+from shardlog.protocol.upkeep import Upkeep
 from shardlog.protocol.value import value
 
 
@@ -213,9 +214,10 @@ class Destroy(Message):
 
 @value
 class StatusRequest(Message):
-    """How are you?"""
+    """How are you?  And this is the upkeep of the shard, if it is not the usual one."""
 
     epoch: int
+    upkeep: Upkeep | None = None
 
 
 # --- replica → coordinator ---------------------------------------------------------------------
@@ -319,9 +321,7 @@ class StatusReport(Message):
     """`heard_ms_ago` is when a follower last heard a leader that has its quorum.
 
     -1 if it never did, or if their connection broke since.
-
     `slack_ms`: so much longer than usual the next heartbeat may take, while nothing happens.
-
     `asked` echoes the epoch of the request, so that a late report is known as such.
     `draining`: the node is about to stop, and waits for its leaderships to be handed over.
     `bad` counts the entries, or unreadable stretches, whose copy here is damaged; `awaited` is the

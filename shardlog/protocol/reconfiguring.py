@@ -20,6 +20,7 @@ from shardlog.protocol.coordination import (
     DeleteShard,
     Expand,
     Promote,
+    SetRetention,
     Swap,
     TrimShard,
 )
@@ -67,10 +68,27 @@ def obey(c: CoordinatorState, command: Command) -> None:
         c.reject("the shard has no leader now")
     elif isinstance(command, AbortChange):
         _abort(c, record)
+    elif isinstance(command, SetRetention):
+        _set_retention(c, record, command)
     elif record.change or record.joining:
         c.reject("a reconfiguration is in progress")
     else:
         _change(c, record, command)
+
+
+def _set_retention(c: CoordinatorState, record: Shard, command: SetRetention) -> None:
+    """Members hear of it when they are asked how they are."""
+    upkeep, wanted = record.upkeep, (command.bytes_max, command.time_ms)
+    if wanted == (upkeep.retention_bytes, upkeep.retention_ms):
+        c.accept()
+    else:
+        later = replace(
+            upkeep,
+            version=upkeep.version + 1,
+            retention_bytes=command.bytes_max,
+            retention_ms=command.time_ms,
+        )
+        c.write(changed(record, upkeep=later))
 
 
 def _accept_loss(c: CoordinatorState, record: Shard, entry: EntryId) -> None:
@@ -110,7 +128,9 @@ def _create(c: CoordinatorState, record: Shard | None, command: CreateShard) -> 
         )
     else:
         members = tuple(Member(node, 0) for node in command.nodes)
-        c.write(Shard(c.shard, Status.CREATING, 0, None, members, command.quorum))
+        c.write(
+            Shard(c.shard, Status.CREATING, 0, None, members, command.quorum, upkeep=command.upkeep)
+        )
 
 
 def _change(c: CoordinatorState, record: Shard, command: Command) -> None:

@@ -19,6 +19,7 @@ from shardlog.protocol.effects import (
     Effect,
     Event,
     Limits,
+    Outgrown,
     ReadFailed,
     Received,
     Recovered,
@@ -141,8 +142,9 @@ class Replica(ReplicaState):
         for header in recovered.headers:
             self.log.append(header)
         self.log.marks = dict(recovered.marks)
-        self.log.tail_slots = recovered.tail_slots if self.log.open_tail else 0
         self.in_doubt = block.in_doubt
+        if self.log.open_tail:
+            self.log.tail_slots = max(recovered.tail_slots, self.in_doubt)
         if self.in_doubt and not self.log.open_tail:
             self.log.open_at_end(epoch_at(block.history, self.log.end), self.in_doubt)
         self.commit = block.commit
@@ -195,6 +197,8 @@ class Replica(ReplicaState):
                 repairing.distrusted(self, event.source)
             elif isinstance(event, Disconnected):
                 following.disconnected(self, event.node)
+            elif isinstance(event, Outgrown):
+                leading.outgrown(self, event.first)
         if self.owes_sync:
             self._settle()
         if len(self.log.headers) > 2 * self.limits.headers_kept:

@@ -46,6 +46,7 @@ from shardlog.protocol.messages import (
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.states import Cause, Role, next_role
 from shardlog.protocol.transferring import Transferring
+from shardlog.protocol.upkeep import USUAL
 
 DAMAGED_TOLD_MAX = 16
 """So many headers of bad entries are told in a fence answer: one is enough to go on."""
@@ -130,6 +131,8 @@ class ReplicaState:
         "told",
         "transfer",
         "transferred_bytes",
+        "upkeep",
+        "upkeep_of",
     )
 
     def __init__(
@@ -202,6 +205,9 @@ class ReplicaState:
         self.told = -1
         self.leader_rests = False
         self.fetched_ms = -1
+        # How records are kept, and the epoch and version of whoever told so.
+        self.upkeep = USUAL
+        self.upkeep_of = (0, 0)
         # Set exactly while the role is LEADER.
         self.lead: Leadership | None = None
 

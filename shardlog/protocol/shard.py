@@ -13,6 +13,7 @@ from enum import StrEnum
 from shardlog.protocol.entry import EntryId, Header, Member
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
+from shardlog.protocol.upkeep import USUAL, Upkeep
 
 
 class Status(StrEnum):
@@ -69,6 +70,7 @@ class Shard:
     halted: str | None = None
     accepting: EntryId | None = None
     losses: tuple[Header, ...] = ()
+    upkeep: Upkeep = USUAL
 
     @property
     def final_ensemble(self) -> Ensemble:

@@ -27,6 +27,7 @@ from shardlog.protocol.messages import (
 )
 from shardlog.protocol.shard import Joining, Shard, Status
 from shardlog.protocol.suspicion import Seen, election_possible, given_up, leader_works
+from shardlog.protocol.upkeep import USUAL
 
 BAD_REPORTS_MAX = 2
 LOST_REPORTS_MIN = 3
@@ -67,8 +68,9 @@ def poll(c: CoordinatorState, record: Shard) -> None:
     c.polled_ms = c.now_ms
     joining = (record.joining.member,) if record.joining and record.joining.incarnation else ()
     new = (record.change.new,) if record.change and record.change.new else ()
+    upkeep = record.upkeep if record.upkeep != USUAL else None
     for member in dict.fromkeys((*record.ensemble, *joining, *new)):
-        c.send(member, StatusRequest(record.epoch))
+        c.send(member, StatusRequest(record.epoch, upkeep))
     for member in record.removed:
         c.send(member, Destroy())
 

@@ -163,6 +163,7 @@ class FaultyFiles:
         self.down = False
         # Counts crashes: a handle lives as long as the number it was opened with.
         self.life = 0
+        self.power_cuts = 0
         # Whether the next write or sync has to ask for a fault that was dealt.
         self.adversary = False
         self._failing_open = False
@@ -219,6 +220,9 @@ class FaultyFiles:
         self._check_up()
         self.mutating()
         self._names.sync(self._names.directory(path))
+
+    def machine_run(self) -> str:
+        return f"run {self.power_cuts}"
 
     def _check_handles(self, path: str) -> None:
         if self.open_files_max is not None and self.open_files >= self.open_files_max:
@@ -286,6 +290,7 @@ class FaultyFiles:
         self._names.crash(self.random, luck)
         for content in self._names.durable_contents():
             content.crash(self.random, luck)
+        self.power_cuts += 1
         self._begin_life()
 
     def kill(self) -> None:

@@ -20,7 +20,7 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header, Kind
 from shardlog.protocol.failures import ImpossibleState
-from shardlog.storage import movement
+from shardlog.storage import movement, relaxing
 from shardlog.storage.failures import Damaged
 from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,
@@ -42,11 +42,18 @@ class Mend:
     """Write again what was lost of the copies of the superblock and of the segments' heads."""
 
 
-Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog | Mend
+Tended = Mend | relaxing.Relax | relaxing.Flush
+"""What a node asks for by itself; no replica knows of it."""
+Change = Format | Erase | WriteSuperblock | RewriteEntry | TruncateLog | TrimLog | ResetLog | Tended
 
 
 def perform(files: ReplicaFiles, change: Change, promise: Superblock | None = None) -> None:
-    """`promise` is the superblock that explains a log that is started over."""
+    """`promise` is the superblock that explains a log that is started over.
+
+    Whatever is promised or changed, entries that count already are synced first.
+    """
+    if files.unsynced:
+        relaxing.flush(files)
     if isinstance(change, Format):
         _format(files, change.superblock)
     elif isinstance(change, Erase):
@@ -61,6 +68,10 @@ def perform(files: ReplicaFiles, change: Change, promise: Superblock | None = No
         _trim(files, change.first, change.boundary)
     elif isinstance(change, Mend):
         _mend(files)
+    elif isinstance(change, relaxing.Relax):
+        relaxing.set_relaxed(files, change.relaxed)
+    elif isinstance(change, relaxing.Flush):
+        return
     else:
         _reset(files, change.first, change.boundary, promise)
 

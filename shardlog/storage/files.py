@@ -73,3 +73,6 @@ class Files(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """The names in this directory are durable."""
+
+    def machine_run(self) -> str:
+        """Names the time since the machine was started: unsynced writes last no longer."""

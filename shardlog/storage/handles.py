@@ -29,6 +29,7 @@ class Sparing:
         self.make_directory = files.make_directory
         self.rename = files.rename
         self.remove = files.remove
+        self.machine_run = files.machine_run
 
     def open(self, path: str, *, write: bool = True) -> File:
         return self._spared(lambda: self._files.open(path, write=write))

@@ -62,6 +62,9 @@ class ReadOnlyFiles:
     def sync_directory(self, path: str) -> None:
         raise ReadOnlyVolume(path)
 
+    def machine_run(self) -> str:
+        return self._files.machine_run()
+
 
 def replica_directories(files: Files, path: str) -> list[str]:
     """`path` itself if it is a replica's, else those in it that are."""

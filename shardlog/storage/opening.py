@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from shardlog.protocol.effects import Recovered
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Kind, unreadable
 from shardlog.protocol.log import Mark
+from shardlog.storage import relaxing
 from shardlog.storage.failures import Damaged, WrongIdentity
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import LOST_BYTE, Context, Slot, pack_slot, slot_sequence
@@ -65,6 +66,10 @@ def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) 
     segments.end, segments.doubt = walk.headers[-1].end if walk.headers else walk.at, doubt
     context = _context(segments, root, walk)
     _mend(segments, walk)
+    if relaxing.MARK in handles.files.list(directory):
+        if relaxing.marked_run(handles, directory) not in (None, handles.files.machine_run()):
+            root = _doubted(superblocks, segments, root, plan)
+        relaxing.forget(handles, directory)
     recovered = Recovered(
         replace(root.superblock, commit=context.end),
         root.first,
@@ -74,6 +79,18 @@ def opened(handles: Handles, directory: str, shard: str, node: str, plan: Plan) 
         doubt or 1,
     )
     return Opened(superblocks, root, segments, context, recovered)
+
+
+def _doubted(superblocks: SuperblockFile, segments: Segments, root: Root, plan: Plan) -> Root:
+    """More may have stood here than is found: entries counted before they were synced."""
+    block = replace(root.superblock, in_doubt=max(root.superblock.in_doubt, relaxing.IN_DOUBT))
+    root = replace(root, superblock=block)
+    superblocks.write(root)
+    if not segments.doubt:
+        segments.truncate(segments.end, root, plan)
+        root = replace(root, segments=segments.made)
+        superblocks.write(root)
+    return root
 
 
 def _settle(handles: Handles, directory: str, paths: list[str]) -> None:

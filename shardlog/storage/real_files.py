@@ -13,6 +13,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 
 from shardlog.storage.failures import (
     DiskFailed,
@@ -296,6 +297,9 @@ class RealFiles:
         finally:
             os.close(fd)
 
+    def machine_run(self) -> str:
+        return _machine_run()
+
     def claim(self, path: str) -> Claim:
         """Keep other processes from using a directory, until the claim is closed or we are gone."""
         try:
@@ -319,3 +323,16 @@ class RealFiles:
             return RealVolume(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
         except OSError as error:
             raise translated(error, path, "open") from error
+
+
+@cache
+def _machine_run() -> str:
+    """The kernel's name for it; where there is none, one that no other process will have."""
+    try:
+        fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return os.urandom(16).hex()
+    try:
+        return os.read(fd, 100).decode().strip()
+    finally:
+        os.close(fd)

@@ -37,6 +37,11 @@ class ReplicaFiles:
         self.root: Root | None = None
         self.context = Context(0, 0)
         self.copies_mended = 0
+        # Whether entries count before they are synced, and the files in which such entries stand;
+        # and how many there are, at most.
+        self.relaxed = False
+        self.unsynced: set[str] = set()
+        self.unsynced_entries = 0
         self.clear()
         if found is not None:
             self.root, self.context = found.root, found.context
@@ -45,6 +50,9 @@ class ReplicaFiles:
     def clear(self) -> None:
         """Nothing is known, because nothing is there."""
         self.root = None
+        self.relaxed = False
+        self.unsynced.clear()
+        self.unsynced_entries = 0
         self.context = Context(0, 0)
         self.superblocks = SuperblockFile(self.handles.files, self.directory)
         self.segments = Segments(self.handles, self.directory)

@@ -41,6 +41,7 @@ from shardlog.storage.handles import Handles
 from shardlog.storage.layout import Context
 from shardlog.storage.opening import Opened, is_formatted, opened
 from shardlog.storage.plan import Plan
+from shardlog.storage.relaxing import UNSYNCED_MAX, Relax, flush
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.rounds import Append, Group, Round, append_of
 from shardlog.storage.scrubbing import Scrubbed, scrub
@@ -68,7 +69,7 @@ class Store:
         self.written_bytes = 0
         self.stalled: Retriable | None = None
         self.broken = False
-        # `durability: Relaxed`: entries survive the process, not the power; promises are synced.
+        # `durability: Relaxed`, as it was asked for last; see `relaxing`.
         self.relaxed = False
 
     @classmethod
@@ -114,11 +115,14 @@ class Store:
             self._forget(effect.end)
         elif isinstance(effect, ResetLog | Erase | Format):
             self._forget(0)
+            self.relaxed = self.relaxed and isinstance(effect, ResetLog)
 
-    def mend(self) -> None:
-        """Queue what `is_whole` asks for."""
+    def tend(self, change: changes.Tended) -> None:
+        """Queue what the node asks for by itself."""
         self._submitted += 1
-        self._queue.append(changes.Mend())
+        self._queue.append(change)
+        if isinstance(change, Relax):
+            self.relaxed = change.relaxed
 
     def _note_end(self, header: Header) -> None:
         """An entry that could not be read is known again, and may end a commit context."""
@@ -226,8 +230,11 @@ class Store:
             raise ImpossibleState("a broken store was asked for more")
         if not self.waiting:
             return None
-        round_ = Round(self.files.handles, slotted=self._slotless, relaxed=self.relaxed)
-        if self._queue and isinstance(self._queue[0], Append):
+        relaxed = self.files.relaxed
+        round_ = Round(self.files.handles, slotted=self._slotless, relaxed=relaxed)
+        if self.files.unsynced_entries >= UNSYNCED_MAX:
+            round_.alone = lambda: flush(self.files)
+        elif self._queue and isinstance(self._queue[0], Append):
             self._take_group(round_)
         elif self._queue and self._slotless is None:
             self._take_alone(round_)
@@ -251,13 +258,14 @@ class Store:
         group = self._next_group()
         if group is not None and not self.files.segments.doubt:
             commit, context = -1, self.files.context
+            most = UNSYNCED_MAX - self.files.unsynced_entries
             for append in self._queue:
                 if not isinstance(append, Append):
                     break
                 if append.commit != commit:
                     commit = append.commit
                     context = self._context(commit)
-                if not group.add(append.entry, context):
+                if len(group.slots) >= most or not group.add(append.entry, context):
                     break
         if group is not None and group.slots:
             round_.group = group
@@ -303,6 +311,8 @@ class Store:
         assert round_ is self._running
         self._running = None
         self.stalled = None
+        if round_.relaxed:
+            self._note_unsynced(round_)
         round_.release()
         if round_.slotted is not None:
             self._settle(round_.slotted)
@@ -321,6 +331,13 @@ class Store:
         while self._tokens and self._tokens[0][1] <= self._completed:
             due.append(self._tokens.popleft()[0])
         return due
+
+    def _note_unsynced(self, round_: Round) -> None:
+        files = self.files
+        for group in (round_.group, round_.slotted):
+            if group is not None:
+                files.unsynced.add(group.segment.path)
+        files.unsynced_entries += len(round_.group.slots) if round_.group else 0
 
     def _settle(self, group: Group) -> None:
         """The slots are durable, and with them the group."""

@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 
 from shardlog.protocol.effects import Disk, Recovered
 from shardlog.protocol.failures import ImpossibleState
+from shardlog.storage.changes import Tended
 from shardlog.storage.failures import Retriable, StorageFailure
 from shardlog.storage.files import Files
 from shardlog.storage.handles import Handles
@@ -91,9 +92,9 @@ class Hosted:
         self.store.submit(effect)
         self._wake()
 
-    def mend(self) -> None:
-        """Write again what was lost of the superblock and of heads."""
-        self.store.mend()
+    def tend(self, change: Tended) -> None:
+        """What the node asks for by itself, not the replica."""
+        self.store.tend(change)
         self._wake()
 
     def _wake(self) -> None:

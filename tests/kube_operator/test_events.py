@@ -6,6 +6,7 @@ import pytest
 
 from kube_operator.values import joining, record, spec, swapping
 from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.upkeep import Upkeep
 from shardlog_operator.discovery import (
     SHARD_LABEL,
     LeaderPod,
@@ -136,7 +137,7 @@ def test_a_shard_is_read():
             "spec": {
                 "replicas": 5, "pool": "ssd", "quorum": {"replication": 4, "fencing": 2},
                 "placement": {"topologyKey": "zone"}, "deletionPolicy": "Delete", "paused": True,
-                "durability": "Relaxed", "retention": {"bytes": 5},
+                "durability": "Relaxed", "retention": {"bytes": 5, "time": "1h30m"},
             },
         }
     )  # fmt: skip
@@ -146,6 +147,5 @@ def test_a_shard_is_read():
     assert found.paused
     assert found.deleting
     assert found.finalized
-    assert found.relaxed
-    assert found.retains
+    assert found.upkeep == Upkeep(retention_bytes=5, retention_ms=5_400_000, relaxed=True)
     assert found.scaling_aborted

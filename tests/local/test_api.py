@@ -55,6 +55,8 @@ def test_a_shard_as_clients_see_it(tmp_path: Path):
                 "ensemble": ["node-1", "node-2"],
                 "replicas": 2,
                 "quorum": {"replication": 2, "fencing": 1},
+                "retention": {"bytes": None, "time_ms": None},
+                "durability": "Sync",
                 "addresses": {node: data[node] for node in ("node-1", "node-2")},
                 "reconfiguration": None,
                 "halted": None,
@@ -65,6 +67,24 @@ def test_a_shard_as_clients_see_it(tmp_path: Path):
             assert listed == {"shards": [found | {"leader": leader}]}
             _, told = await asked(http, "GET", "/v1/shards/orders/status")
             assert [each["lag"] for each in told["reports"] if each["node"] == leader] == [0]
+
+    asyncio.run(story())
+
+
+def test_for_how_long_and_how_safely_records_are_kept(tmp_path: Path):
+    async def story() -> None:
+        async with served(tmp_path) as (http, administration):
+            body = {"name": "orders", "replicas": 2, "retention": {"bytes": 1 << 20},
+                    "durability": "Relaxed"}  # fmt: skip
+            _, made = await asked(http, "POST", "/v1/shards", json=body)
+            assert made["retention"] == {"bytes": 1 << 20, "time_ms": None}
+            assert made["durability"] == "Relaxed"
+            await settled(administration, "orders", 2)
+            path = "/v1/shards/orders/retention"
+            status, found = await asked(http, "PUT", path, json={"time_ms": 60_000})
+            assert status == 202
+            assert found["retention"] == {"bytes": None, "time_ms": 60_000}
+            assert found["durability"] == "Relaxed"
 
     asyncio.run(story())
 
@@ -104,6 +124,10 @@ BAD = [
     ("POST", "/v1/shards", b'{"name": "a", "nodes": ["node-1", "node-1"]}', 409, "Rejected"),
     ("POST", "/v1/shards", b'{"name": "a", "quorum": {"fencing": 0}}', 400, "BadRequest"),
     ("POST", "/v1/shards", b'{"name": "a", "quorum": {"other": 1}}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "durability": "None"}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "retention": {"bytes": 0}}', 400, "BadRequest"),
+    ("POST", "/v1/shards", b'{"name": "a", "retention": {"days": 1}}', 400, "BadRequest"),
+    ("PUT", "/v1/shards/none/retention", b'{"bytes": 5}', 404, "NoSuchShard"),
     ("POST", "/v1/shards", b"x" * (REQUEST_BYTES_MAX + 1), 413, "BadRequest"),
     ("POST", "/v1/shards/a/operations", b'{"operation": "explode"}', 400, "BadRequest"),
     ("POST", "/v1/shards/a/operations", b'{"operation": "promote"}', 400, "BadRequest"),

@@ -18,6 +18,7 @@ from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.messages import Operation, Reconfiguration
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
+from shardlog.protocol.upkeep import USUAL, Upkeep
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metadata.md"
 
@@ -79,6 +80,7 @@ def shards(draw: st.DrawFn) -> Shard:
         halted=draw(st.none() | texts),
         accepting=draw(st.none() | entries),
         losses=draw(st.lists(headers, max_size=1).map(tuple)),
+        upkeep=draw(st.just(USUAL) | st.builds(Upkeep, numbers, numbers, numbers, st.booleans())),
     )
 
 
@@ -139,6 +141,20 @@ def test_a_record_with_losses_is_of_a_format_of_its_own():
     ]  # fmt: skip
     del found["losses"]
     assert refusal(found).field == "losses"
+
+
+def test_a_record_with_terms_is_of_a_format_of_its_own():
+    """Who does not know retention leaves it alone, instead of keeping everything."""
+    value = encode_shard(replace(SHARD, upkeep=Upkeep(3, 10, 0, relaxed=True)))
+    found = json.loads(value)
+    assert found["format"] == 3
+    assert found["upkeep"] == {
+        "version": 3, "retention_bytes": 10, "retention_ms": 0, "relaxed": True
+    }  # fmt: skip
+    found["upkeep"]["relaxed"] = 1
+    assert refusal(found).field == "upkeep.relaxed"
+    del found["upkeep"]
+    assert refusal(found).field == "upkeep"
 
 
 def plain() -> dict[str, Any]:
@@ -219,9 +235,9 @@ def test_a_missing_field_is_named(field: str):
 
 
 def test_a_newer_format_is_told_from_a_bad_record():
-    failure = refusal({"format": 3, "anything": "else"})
+    failure = refusal({"format": 4, "anything": "else"})
     assert isinstance(failure, NewerRecord)
-    assert (failure.field, failure.found) == ("format", 3)
+    assert (failure.field, failure.found) == ("format", 4)
 
 
 @pytest.mark.parametrize(

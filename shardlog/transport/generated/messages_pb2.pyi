@@ -193,10 +193,12 @@ class Destroy(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusRequest(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "upkeep")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UPKEEP_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    upkeep: _types_pb2.Upkeep
+    def __init__(self, epoch: _Optional[int] = ..., upkeep: _Optional[_Union[_types_pb2.Upkeep, _Mapping]] = ...) -> None: ...
 
 class Created(_message.Message):
     __slots__ = ("incarnation",)

@@ -124,6 +124,18 @@ class QuorumPolicy(_message.Message):
     fencing: int
     def __init__(self, replication: _Optional[int] = ..., fencing: _Optional[int] = ...) -> None: ...
 
+class Upkeep(_message.Message):
+    __slots__ = ("version", "retention_bytes", "retention_ms", "relaxed")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RELAXED_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    retention_bytes: int
+    retention_ms: int
+    relaxed: bool
+    def __init__(self, version: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., relaxed: _Optional[bool] = ...) -> None: ...
+
 class Reconfiguration(_message.Message):
     __slots__ = ("operation", "before", "old", "new")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
