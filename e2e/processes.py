@@ -1,14 +1,14 @@
 """Processes that a cluster is made of: started, waited for, and never left behind.
 
 Every process has a log file of its own, and one that ends before it serves is told with the last
-line it wrote.  The kernel ends a process when whoever started it is gone (`PR_SET_PDEATHSIG`), so
-that not even `kill -9` of a test run leaves one behind; and it is in a session of its own, so that
+line it wrote.  The kernel ends a process when whoever started it is gone, so that not even
+`kill -9` of a test run leaves one behind; `setpriv` arranges that, since code of ours between fork
+and exec would run with the locks of gRPC's threads.  A process is in a session of its own, so that
 Ctrl-C reaches it only by way of `stop`, in order.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -17,11 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 POLL_S = 0.05
 STOP_TIMEOUT_S = 20.0
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CannotStart(Exception):  # noqa: N818 - named after what it is
@@ -72,16 +70,11 @@ def start(
     log = logs / f"{name}.log"
     with log.open("ab") as output:
         running = subprocess.Popen(
-            command,
+            [*END_WITH_PARENT, *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - it calls the kernel and nothing else
         )
     return Process(name, log, running)
-
-
-def _end_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
