@@ -129,4 +129,4 @@ class Driver:
             return None
         if isinstance(effect, SendEntries):
             return Entries(effect.epoch, entries, effect.commit, effect.first)
-        return Fetched(effect.epoch, entries)
+        return Fetched(effect.epoch, entries, 0 if damaged else effect.more)

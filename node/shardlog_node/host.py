@@ -40,6 +40,7 @@ from shardlog.storage.failures import Damaged, StorageFailure
 from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
+from shardlog_node.giving_way import Gate
 from shardlog_node.pacing import Pace, PaceLimits, ShardPace
 from shardlog_node.verifying import is_intact
 
@@ -73,6 +74,7 @@ class HostedReplica:
         "_hosted",
         "driver",
         "found_bad",
+        "gate",
         "on_failed",
         "pace",
         "stopped",
@@ -92,6 +94,7 @@ class HostedReplica:
         self.found_bad = Counter(dict.fromkeys(FOUND_BY, 0))
         self.stopped = False
         self.pace = ShardPace()
+        self.gate = Gate()
         self._backlog_ticks = 0
         self._hosted: Hosted
         opened = host.volume.blank if lost else host.volume.open
@@ -251,6 +254,7 @@ class NodeHost:
                 if ticks % PACE_TICKS == 0:
                     now_s = clock_s()
                     self.pace.tick(self.replicas.values(), now_s - paced_s)
+                    self._free(now_s - paced_s)
                     paced_s = now_s
                 self._tick(every=ticks % IDLE_TICKS == 0)
                 await asyncio.sleep(self.host_limits.tick_ms / 1000)
@@ -258,6 +262,15 @@ class NodeHost:
         finally:
             volume.cancel()
             await asyncio.gather(volume, return_exceptions=True)
+
+    def _free(self, passed_s: float) -> None:
+        """Appends that had to give way, and need not any more."""
+        for hosted in list(self.pace.narrow):
+            freed = hosted.gate.refill(passed_s)
+            if not hosted.gate.narrow:
+                del self.pace.narrow[hosted]
+            if freed:
+                hosted.steps(self._events(freed))
 
     def _tick(self, every: bool) -> None:
         """Those that lead and have something to do, or all of them."""
@@ -332,14 +345,13 @@ class NodeHost:
         self.receive_all(envelope.shard, [envelope])
 
     def receive_all(self, shard: str, envelopes: Sequence[Envelope]) -> None:
-        """For one shard, from whatever plane.  What is not intact is as good as lost on its way."""
-        events: list[Event] = [
-            Received(each, self.draw() if isinstance(each.message, Create) else 0)
-            if self._accepts(each)
-            else Distrusted(Member(each.src, each.src_incarnation))
-            for each in envelopes
-        ]
+        """For one shard, from whatever plane."""
         replica = self.replicas.get(shard)
+        if replica is not None and replica.gate.narrow:
+            envelopes = replica.gate.admit(envelopes)
+            if not envelopes:
+                return
+        events = self._events(envelopes)
         if replica is None and any(type(each.message) not in FROM_CLIENTS for each in envelopes):
             replica = self._addressed(shard)
         if replica is None:
@@ -350,6 +362,15 @@ class NodeHost:
             self.replicas.pop(shard, None)
         elif shard in self.lost and not replica.stopped:
             self._forgive(shard)  # another one is being made in its place
+
+    def _events(self, envelopes: Sequence[Envelope]) -> list[Event]:
+        """What is not intact is as good as lost on its way."""
+        return [
+            Received(each, self.draw() if isinstance(each.message, Create) else 0)
+            if self._accepts(each)
+            else Distrusted(Member(each.src, each.src_incarnation))
+            for each in envelopes
+        ]
 
     def disconnected(self, node: str) -> None:
         """Nothing comes from a node any more, for now."""

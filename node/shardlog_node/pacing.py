@@ -1,11 +1,13 @@
 """How fast those that lack old entries are fed: followers that were away, and new nodes.
 
 While clients append nothing there is no reason to hold back.  While they do, every byte that is
-read, summed and sent for somebody who is behind is taken from them.  So what a shard sends then is
-a share of what is appended to it: more than all of it, or its followers would never catch up, but
-not much more.  A rate that no busy node notices is allowed at any time, or a node that is appended
-little would keep a new replica waiting for no reason.  What is not committed yet is never held
-back, nor is anything that is still in memory.
+read, summed and sent for somebody who is behind is taken from them.  So what a shard sends to
+each of them then is a share of what is appended to it: more than all of it, or they would never
+catch up, but not much more.  The less is appended to the node the less there is to protect: where
+it is little, much more may be sent, or a new replica would wait for no reason.  What is not
+committed yet is never held back, nor is anything that is still in memory.
+
+A share that is allowed is not always reached.  Then appends give way (`giving_way`).
 """
 
 from __future__ import annotations
@@ -14,14 +16,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shardlog.protocol.replica import Replica
+
 if TYPE_CHECKING:
     from shardlog_node.host import HostedReplica
 
 SMOOTH_S = 0.3
 BUSY_BYTES_PER_S = 1 << 20
 """A node that is appended less than this is idle."""
-LEAST_BYTES_PER_S = 64 << 20
-"""Of all shards of a busy node together."""
+LIGHT_BYTES_PER_S = 256 << 20
+"""Of all shards together, while next to nothing is appended; less and less as more is."""
+HEAVY_BYTES_PER_S = 32 << 20
+"""From so much appended to the node on there is nothing but the share."""
+LEAST_BYTES_PER_S = 16 << 20
+"""Of all shards together, however much is appended to some of them."""
+HEARD_MS = 2000
+"""Who has not been heard for longer is not fed."""
 BURST_BYTES = 1 << 20
 BURST_S = 0.25
 
@@ -43,11 +53,13 @@ class ShardPace:
         self._seen_bytes = 0
         self.appended_per_s = 0.0
 
-    def look(self, written_bytes: int, passed_s: float, leads: bool) -> None:
+    def look(self, written_bytes: int, passed_s: float, leads: bool) -> int:
+        """How much is new."""
         new = written_bytes - self._seen_bytes if leads else 0
         self._seen_bytes = written_bytes
         weight = min(passed_s / SMOOTH_S, 1.0)
         self.appended_per_s += (new / passed_s - self.appended_per_s) * weight
+        return new
 
 
 class Pace:
@@ -61,7 +73,10 @@ class Pace:
         self._limits = limits
         self._written: dict[HostedReplica, None] = {}
         self._bounded = False
+        self._light_per_s = 0.0
         self.busy = False
+        # Those whose clients give way.
+        self.narrow: dict[HostedReplica, None] = {}
 
     def wrote(self, each: HostedReplica) -> None:
         """Entries are on their way to its disk."""
@@ -86,18 +101,25 @@ class Pace:
     def _look(self, passed_s: float) -> None:
         appended_per_s = 0.0
         for each in list(self._written):
-            each.pace.look(each.store.written_bytes, passed_s, each.replica.lead is not None)
+            replica, way = each.replica, each.gate.way
+            leads = replica.lead is not None
+            new = each.pace.look(each.store.written_bytes, passed_s, leads)
             appended_per_s += each.pace.appended_per_s
-            if each.stopped or each.pace.appended_per_s < 1:
+            ends = each.stopped or each.pace.appended_per_s < 1
+            way.look(passed_s, new, replica.log.end, None if ends else _foremost(replica))
+            if each.gate.narrow:
+                self.narrow[each] = None
+            if ends:
                 del self._written[each]
         self.busy = appended_per_s >= BUSY_BYTES_PER_S
+        self._light_per_s = LIGHT_BYTES_PER_S * max(1 - appended_per_s / HEAVY_BYTES_PER_S, 0.0)
 
     def _fed(self, each: HostedReplica, hungry: int, passed_s: float) -> int:
         limits = self._limits
         most = limits.bytes_per_s_max / hungry if limits.bytes_per_s_max else float("inf")
         if self.busy:
-            share = each.pace.appended_per_s * limits.busy_percent / 100
-            most = min(most, max(share, LEAST_BYTES_PER_S / hungry))
+            share = each.pace.appended_per_s * limits.busy_percent / 100 * _behind(each.replica)
+            most = min(most, max(share, max(self._light_per_s, LEAST_BYTES_PER_S) / hungry))
         left = each.replica.feed_bytes or 0
         return int(min(left + most * passed_s, max(BURST_BYTES, most * BURST_S)))
 
@@ -105,3 +127,15 @@ class Pace:
 def _is_hungry(each: HostedReplica) -> bool:
     lead = each.replica.lead
     return bool(each.replica.asked) or (lead is not None and lead.starving)
+
+
+def _behind(replica: Replica) -> int:
+    """How many have to be fed, at least one."""
+    lead = replica.lead
+    return max(len(lead.behind(replica.now_ms, HEARD_MS)), 1) if lead is not None else 1
+
+
+def _foremost(replica: Replica) -> int | None:
+    """Where the one is that is next to catch up: they are fed one before the other."""
+    lead = replica.lead
+    return max(lead.behind(replica.now_ms, HEARD_MS), default=None) if lead is not None else None

@@ -175,11 +175,12 @@ class SendEntries:
 
 @value
 class SendFetched:
-    """The same, as `Fetched`: the answer to a `Fetch`."""
+    """The same, as `Fetched`: a piece of the answer to a `Fetch`, with `more` records to come."""
 
     to: Member
     epoch: int
     headers: tuple[Header, ...]
+    more: int = 0
 
 
 @value
@@ -250,6 +251,7 @@ class Limits:
     fetch_retry_ms: int = 100
     fetch_entries_max: int = 64
     fetch_bytes_max: int = 1 << 20
+    fetch_pieces_max: int = 4
     appends_inflight_max: int = 256
     standby_lag_entries_max: int = 8
     sessions_max: int = 64

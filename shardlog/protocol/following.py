@@ -362,6 +362,7 @@ def _begin_sync(r: ReplicaState, snapshot: Snapshot) -> None:
         # A sync that was under way is finished meanwhile, and this one would lead back.
         return
     r.syncing = snapshot
+    r.fetch_until = 0
     if snapshot.first <= r.log.end:
         return
     r.in_doubt = max(r.in_doubt, r.log.tail_slots if r.log.open_tail else 0)

@@ -11,6 +11,9 @@ from shardlog.protocol.messages import CursorStatus, Kept, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
 from shardlog.protocol.sessions import SessionTable
 
+FETCHING_MAX = 8
+"""So many new nodes are looked at; there is hardly ever more than one."""
+
 
 class Waiter(NamedTuple):
     """A client that waits for the commit of an entry."""
@@ -42,6 +45,7 @@ class Leadership:
         "cursors",
         "ensemble",
         "epoch_first",
+        "fetching",
         "kept",
         "losses",
         "opened",
@@ -83,6 +87,8 @@ class Leadership:
         self.opened = 0
         self.operator = ""
         self.cursors: dict[Member, Cursor] = {}
+        # New nodes that fetch a snapshot here: from where on each asked last, and when.
+        self.fetching: dict[Member, tuple[int, int]] = {}
         # Where this leader's first epoch, and its current one, begin; tenure_first ≤ epoch_first.
         self.tenure_first = kept.end
         self.epoch_first = kept.end
@@ -167,6 +173,20 @@ class Leadership:
             for member, each in sorted(self.cursors.items())
             if each.announced or each.lost
         )
+
+    def note_fetching(self, member: Member, at: int, now_ms: int) -> None:
+        if member in self.fetching or len(self.fetching) < FETCHING_MAX:
+            self.fetching[member] = at, now_ms
+
+    def behind(self, now_ms: int, heard_ms: int) -> list[int]:
+        """Where those are who are sent old entries, and were heard within so long."""
+        since_ms = now_ms - heard_ms
+        fetching = [at for at, asked_ms in self.fetching.values() if asked_ms >= since_ms]
+        return fetching + [
+            each.at
+            for each in self.cursors.values()
+            if each.fed and not each.lost and each.heard_ms >= since_ms
+        ]
 
     @property
     def starving(self) -> bool:

@@ -201,6 +201,7 @@ def add_cursor(
         return LostDisk(answer.member, cursor.promised)
     lead.trimmed = max(lead.trimmed, answer.first)
     lead.resting = False
+    lead.fetching.pop(answer.member, None)
     cursor.unannounce(cut)
     cursor.acked = min(cursor.acked, answer.may_end)
     if answer.syncing and answer.commit <= cut:

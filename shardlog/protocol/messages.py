@@ -437,8 +437,11 @@ class Fetch(Message):
 
 @value
 class Fetched(Message):
+    """One piece of an answer; `more` records of it are on their way behind this piece."""
+
     epoch: int
     entries: tuple[Entry, ...]
+    more: int = 0
 
 
 # --- client ⇄ leader ---------------------------------------------------------------------------

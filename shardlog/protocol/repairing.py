@@ -37,6 +37,8 @@ def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
     While the driver allows none of it to be sent, whoever asks waits for the next tick.
     """
     to = Member(envelope.src, envelope.src_incarnation)
+    if r.lead is not None and to not in r.lead.cursors:
+        r.lead.note_fetching(to, message.start, r.now_ms)
     if r.feed_bytes is None or r.feed_bytes > 0:
         _serve(r, to, message)
     elif to in r.asked or len(r.asked) < ASKED_MAX:
@@ -44,19 +46,32 @@ def fetch(r: ReplicaState, envelope: Envelope, message: Fetch) -> None:
 
 
 def _serve(r: ReplicaState, to: Member, message: Fetch) -> None:
-    found: list[Header] = []
-    allowed = r.limits.fetch_bytes_max
+    """In pieces that are sent one behind the other; each tells how much is behind it."""
+    limits = r.limits
+    allowed = limits.fetch_bytes_max * limits.fetch_pieces_max
     room_bytes = allowed if r.feed_bytes is None else min(allowed, r.feed_bytes)
-    for header in r.log.between(message.start, message.end, r.limits.fetch_entries_max):
+    pieces: list[list[Header]] = []
+    at, piece_bytes = message.start, limits.fetch_bytes_max
+    for header in r.log.between(
+        at, message.end, limits.fetch_entries_max * limits.fetch_pieces_max
+    ):
+        size = header.body_bytes
         belongs = epoch_at(message.history, header.base) == header.epoch
-        room_bytes -= header.body_bytes
-        if not belongs or header.base in r.log.marks or (found and room_bytes < 0):
+        if header.base != at or not belongs or at in r.log.marks or (pieces and size > room_bytes):
             break
-        found.append(header)
-    if found and found[0].base == message.start:
+        if not pieces or size > piece_bytes or len(pieces[-1]) >= limits.fetch_entries_max:
+            if len(pieces) >= limits.fetch_pieces_max:
+                break
+            pieces.append([])
+            piece_bytes = limits.fetch_bytes_max
+        pieces[-1].append(header)
+        piece_bytes -= size
+        room_bytes -= size
+        at = header.end
+    for piece in pieces:
         if r.feed_bytes is not None:
-            r.feed_bytes -= sum([ENTRY_HEADER_BYTES + header.body_bytes for header in found])
-        r.emit(SendFetched(to, message.epoch, tuple(found)))
+            r.feed_bytes -= sum([ENTRY_HEADER_BYTES + header.body_bytes for header in piece])
+        r.emit(SendFetched(to, message.epoch, tuple(piece), at - piece[-1].end))
 
 
 def _serve_waiting(r: ReplicaState) -> None:
@@ -69,7 +84,7 @@ def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
     """Only what we asked for in this epoch, and only what fits."""
     if message.epoch != r.epoch or Member(envelope.src, envelope.src_incarnation) not in _asked(r):
         return
-    if r.backlogged():
+    if r.backlogged() or not message.entries:
         return
     limit = _append_limit(r)
     batch = tuple(
@@ -92,8 +107,26 @@ def fetched(r: ReplicaState, envelope: Envelope, message: Fetched) -> None:
             r.sync(Due.INSTALLED, end=r.log.end)
         else:
             r.owes_sync = True
-        r.fetched_ms = -1
-        tick(r)
+        _ask_on(r, message)
+
+
+def _ask_on(r: ReplicaState, message: Fetched) -> None:
+    """Ask for what comes next: where all that was asked for is here, or a little earlier.
+
+    A new node asks as soon as an answer has begun and tells where it will end, so that its source
+    reads the next one while this one is on its way.
+    """
+    if r.fetched_ms >= 0:
+        r.fetched_ms = r.now_ms
+    if r.syncing is not None and r.role is Role.FENCED:
+        until = message.entries[-1].header.end + message.more
+        begun, r.fetch_until = until > r.fetch_until, max(r.fetch_until, until)
+        if r.log.end < r.syncing.end and (not begun or r.fetch_until >= r.syncing.end):
+            return
+    elif message.more:
+        return
+    r.fetched_ms = -1
+    tick(r)
 
 
 def _asked(r: ReplicaState) -> tuple[Member, ...]:
@@ -137,17 +170,27 @@ def sources_of(snapshot: Snapshot, others: tuple[Member, ...]) -> tuple[Member, 
 
 def _install_more(r: ReplicaState, snapshot: Snapshot) -> None:
     """The next piece: from the source that the last one came from, or else from the next."""
-    bad = next(r.log.bad(snapshot.first), None)
-    start = r.log.end if bad is None else bad.base
-    if start >= snapshot.end:
-        return
     if r.fetched_ms >= 0:
         r.source_at += 1  # the last one was asked in vain
+        r.fetch_until = 0
+    start = max(r.log.end, r.fetch_until)
+    bad = next(r.log.bad(snapshot.first), None)
+    if bad is not None:
+        start, r.fetch_until = bad.base, 0
+    if start >= snapshot.end or not _has_room(r):
+        return
     sources = sources_of(snapshot, r.others)
     source = sources[r.source_at % len(sources)]
     if r.transfer is None:
         r.transfer = Transferring(source, r.log.end, snapshot.end, r.now_ms)
     _ask(r, source, start, snapshot.end)
+
+
+def _has_room(r: ReplicaState) -> bool:
+    """Whether our disk keeps up, so that what is under way will not have to be dropped."""
+    entries, size = r.log.load(r.durable_end, r.log.end)
+    limits = r.limits
+    return 2 * entries <= limits.unsynced_entries_max and 2 * size <= limits.unsynced_bytes_max
 
 
 def distrusted(r: ReplicaState, source: Member) -> None:
@@ -159,7 +202,7 @@ def distrusted(r: ReplicaState, source: Member) -> None:
     asked = _asked(r)
     if r.fetched_ms >= 0 and source in asked and len(asked) > 1:
         r.source_at += 1
-        r.fetched_ms = -1
+        r.fetched_ms, r.fetch_until = -1, 0
         tick(r)
 
 

@@ -96,6 +96,7 @@ class ReplicaState:
         "durable_end",
         "epoch",
         "feed_bytes",
+        "fetch_until",
         "fetched_ms",
         "forgotten",
         "gathered",
@@ -193,6 +194,8 @@ class ReplicaState:
         # Who may hold it beside its source, and whose turn it is to be asked.
         self.others: tuple[Member, ...] = ()
         self.source_at = 0
+        # Up to where the answers that are under way will bring it; 0 if there are none.
+        self.fetch_until = 0
         # How far we are with what we lacked when we were told of it.
         self.transfer: Transferring | None = None
         # While the tail cannot be read: where it will have been made good, by our leader's log.

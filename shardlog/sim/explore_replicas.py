@@ -120,6 +120,7 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
         replica.tail_until = 0
     replica.heard_ms = replica.fetched_ms = replica.told = -1
     replica.leader_rests = False
+    replica.fetch_until = 0
     replica.transfer = None
     replica.transferred_bytes = 0
     if not replica.promises and not replica.rewrites:
@@ -132,6 +133,7 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
     if lead is not None:
         lead.beat_ms = lead.paused_until_ms = lead.rested_ms = lead.told = -1
         lead.resting = False
+        lead.fetching.clear()
         if lead.serving:
             lead.sources, lead.tries, lead.kept = (), 0, NOTHING_KEPT
         lead.cursors = dict(sorted(lead.cursors.items()))
@@ -202,7 +204,7 @@ def outgoing(replica: Replica, effect: Effect) -> Envelope | None:
     if isinstance(effect, SendEntries):
         message = Entries(effect.epoch, entries, effect.commit, effect.first)
     else:
-        message = Fetched(effect.epoch, entries)
+        message = Fetched(effect.epoch, entries, effect.more)
     me, to = replica.member, effect.to
     return Envelope(SHARD, me.node, me.incarnation, to.node, to.incarnation, message)
 

@@ -211,7 +211,7 @@ class StageNode:
             if isinstance(effect, SendEntries):
                 message = Entries(effect.epoch, tuple(entries), effect.commit, effect.first)
             else:
-                message = Fetched(effect.epoch, tuple(entries))
+                message = Fetched(effect.epoch, tuple(entries), 0 if damaged else effect.more)
         if entries or isinstance(effect, ServeRead):
             mine = self.replica.incarnation
             self.stage.send(Envelope(SHARD, self.name, mine, to, incarnation, message))

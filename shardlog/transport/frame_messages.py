@@ -61,8 +61,8 @@ def _entries(frame: Frame) -> Entries:
 
 def _fetched(frame: Frame) -> Fetched:
     fixed = FIXED[FrameType.FETCHED]
-    epoch, count, _ = fixed.unpack_from(frame.payload)
-    return Fetched(epoch, whole_entries(frame.payload[fixed.size :], count))
+    epoch, count, more = fixed.unpack_from(frame.payload)
+    return Fetched(epoch, whole_entries(frame.payload[fixed.size :], count), more)
 
 
 def _heartbeat(frame: Frame) -> Heartbeat:
@@ -154,7 +154,7 @@ _TO_FRAME: dict[type[Message], Callable[[int, Any], list[Buffer]]] = {
         channel, m.epoch, m.commit, m.first, m.beat, m.quorum_fresh
     ),
     Fetched: lambda channel, m: frames.encode_fetched(
-        channel, m.epoch, len(m.entries), join_entries(m.entries)
+        channel, m.epoch, len(m.entries), m.more, join_entries(m.entries)
     ),
 }
 

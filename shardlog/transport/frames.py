@@ -346,9 +346,11 @@ def encode_entries(
     return [_ENTRIES(length, 32, 0, channel, epoch, commit, first, count, 0), *raw]
 
 
-def encode_fetched(channel: int, epoch: int, count: int, raw: list[Buffer]) -> list[Buffer]:
+def encode_fetched(
+    channel: int, epoch: int, count: int, more: int, raw: list[Buffer]
+) -> list[Buffer]:
     length = _FETCHED_BYTES + sum(map(len, raw))
-    return [_FETCHED(length, 36, 0, channel, epoch, count, 0), *raw]
+    return [_FETCHED(length, 36, 0, channel, epoch, count, more), *raw]
 
 
 def encode_ack(channel: int, epoch: int, end: int, at: int, beat: int) -> list[Buffer]:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from shardlog_node.giving_way import Gate
 from shardlog_node.pacing import (
     BURST_BYTES,
     BUSY_BYTES_PER_S,
+    HEAVY_BYTES_PER_S,
     LEAST_BYTES_PER_S,
+    LIGHT_BYTES_PER_S,
     Pace,
     PaceLimits,
     ShardPace,
@@ -21,11 +24,22 @@ MIB = 1 << 20
 @dataclass
 class Lead:
     starving: bool = False
+    positions: list[int] = field(default_factory=list)
+
+    def behind(self, now_ms: int, heard_ms: int) -> list[int]:
+        return self.positions
+
+
+@dataclass
+class Written:
+    end: int = 0
 
 
 @dataclass
 class Machine:
     lead: Lead | None
+    log: Written = field(default_factory=Written)
+    now_ms: int = 0
     asked: dict[Any, Any] = field(default_factory=dict)
     feed_bytes: int | None = None
 
@@ -42,6 +56,7 @@ class Hosted:
         self.replica = Machine(Lead() if leads else None)
         self.store = Files()
         self.pace = ShardPace()
+        self.gate = Gate()
         self.stopped = False
 
 
@@ -94,6 +109,21 @@ def test_a_few_appends_do_not_make_a_node_busy():
     assert not node.pace.busy
 
 
+def test_each_that_is_behind_gets_the_share():
+    node = Node(PaceLimits(busy_percent=150), Hosted())
+    node.hosted[0].replica.lead.positions = [1, 2]
+    node.run(2, appended_per_s=100 * MIB)
+    assert node.run(4, appended_per_s=100 * MIB) / 4 == pytest.approx(300 * MIB, rel=0.02)
+
+
+def test_a_node_that_is_appended_little_feeds_fast():
+    node = Node(PaceLimits(), Hosted())
+    node.run(2, appended_per_s=2 * MIB)
+    assert node.pace.busy
+    allowed = node.run(4, appended_per_s=2 * MIB) / 4
+    assert allowed == pytest.approx(LIGHT_BYTES_PER_S * (1 - 2 * MIB / HEAVY_BYTES_PER_S), rel=0.02)
+
+
 def test_idle_shards_of_a_busy_node_share_a_small_rate():
     busy, one, other = Hosted(), Hosted(), Hosted()
     node = Node(PaceLimits(), busy, one, other)
@@ -106,6 +136,21 @@ def test_idle_shards_of_a_busy_node_share_a_small_rate():
     node.run(TICK_S, appended_per_s=50 * MIB)
     assert before == 0
     assert one.replica.feed_bytes == pytest.approx(LEAST_BYTES_PER_S / 2 * TICK_S, rel=0.01)
+
+
+def test_appends_give_way_while_somebody_stays_behind_and_not_after():
+    node = Node(PaceLimits(), Hosted())
+    first = node.hosted[0]
+    node.run(5, appended_per_s=100 * MIB)
+    for second in range(20):
+        first.replica.log.end = 1000 * (second + 1)
+        first.replica.lead.positions = [500 * second]
+        node.run(1, appended_per_s=100 * MIB)
+    assert list(node.pace.narrow) == [first]
+    assert first.gate.way.bytes_per_s == pytest.approx(75 * MIB, rel=0.05)
+    first.replica.lead.positions = []
+    node.run(1, appended_per_s=75 * MIB)
+    assert not first.gate.narrow
 
 
 def test_what_a_follower_writes_makes_nobody_busy():

@@ -306,7 +306,7 @@ class Node:
             message = Entries(effect.epoch, tuple(found), effect.commit, effect.first)
         else:
             to = effect.to
-            message = Fetched(effect.epoch, tuple(found))
+            message = Fetched(effect.epoch, tuple(found), effect.more)
         return Envelope(SHARD, self.name, self.replica.incarnation, *to, message)
 
 

@@ -1,6 +1,19 @@
 """Whom a new node asks for its snapshot, and who has to wait for what he asked for."""
 
-from protocol.harness import Node, chain, entries, fenced, follower, history_of, leading, only, sent
+from dataclasses import replace
+
+from protocol.harness import (
+    LIMITS,
+    Node,
+    chain,
+    entries,
+    fenced,
+    follower,
+    history_of,
+    leading,
+    only,
+    sent,
+)
 from shardlog.protocol.effects import Distrusted, Effect, Send, SendFetched
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Member
 from shardlog.protocol.failures import OffsetGap
@@ -87,6 +100,55 @@ def test_a_fetch_waits_until_something_may_be_sent():
     assert [each.to for each in served] == [C]
     assert node.replica.feed_bytes < 0, "one entry always goes, and is paid for later"
     assert not node.replica.asked
+
+
+def ranges(effects: list[Effect]) -> list[tuple[int, int]]:
+    """What is asked for."""
+    messages = [each.envelope.message for each in effects if isinstance(each, Send)]
+    return [(each.start, each.end) for each in messages if isinstance(each, Fetch)]
+
+
+def test_V8_a_new_node_asks_for_the_next_answer_when_one_begins():
+    node = installing(B)
+    assert ranges(node.take(Fetched(2, entries(LOG[:1]), more=1), A)) == [(2, 4)]
+    assert ranges(node.take(Fetched(2, entries(LOG[1:2])), A)) == [], "that is under way"
+    assert ranges(node.take(Fetched(2, entries(LOG[2:3]), more=1), A)) == [], "so is all the rest"
+    node.receive(Fetched(2, entries(LOG[3:])), A)
+    assert node.replica.syncing is None
+
+
+def test_V8_what_is_lost_of_an_answer_is_asked_for_again_from_the_next_source():
+    node = installing(B)
+    assert ranges(node.take(Fetched(2, entries(LOG[:1]), more=1), A)) == [(2, 4)]
+    assert ranges(node.take(Fetched(2, entries(LOG[2:])), A)) == [], "it does not fit"
+    effects = node.tick(RETRY_MS)
+    assert (asked(effects), ranges(effects)) == (["b"], [(1, 4)])
+
+
+def test_V8_after_damage_all_that_was_under_way_is_asked_for_again():
+    node = installing(B)
+    node.take(Fetched(2, entries(LOG[:1]), more=1), A)
+    effects = node.step(Distrusted(A))
+    assert (asked(effects), ranges(effects)) == (["b"], [(1, 4)])
+
+
+def test_V8_no_more_is_asked_for_than_the_disk_takes():
+    node = fenced("d", epoch=2, limits=replace(LIMITS, unsynced_entries_max=2))
+    node.receive(InstallSnapshot(2, SNAPSHOT, (B,)))
+    node.tick(RETRY_MS)
+    effects = node.take(Fetched(2, entries(LOG[:2])), A)
+    assert asked(effects) == []
+    node.finish(effects)
+    assert ranges(node.tick(1)) == [(2, 4)]
+
+
+def test_an_answer_comes_in_pieces_that_tell_how_much_is_behind_them():
+    node = leading(LOG, epoch=3)
+    node.replica.limits = replace(LIMITS, fetch_entries_max=1, fetch_pieces_max=3)
+    effects = node.receive(Fetch(3, node.replica.history, 0, 4), C)
+    pieces = [each for each in effects if isinstance(each, SendFetched)]
+    assert [[header.base for header in each.headers] for each in pieces] == [[0], [1], [2]]
+    assert [each.more for each in pieces] == [2, 1, 0]
 
 
 def test_the_status_tells_how_far_a_transfer_is():

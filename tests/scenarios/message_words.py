@@ -159,7 +159,7 @@ class MessageWords:
                 return f"refuses {request}: {refusal_words(refusal)}"
             case Fetch(_, _, start, end):
                 return f"Fetch [{start},{end})"
-            case Fetched(_, entries):
+            case Fetched(_, entries, _):
                 return f"supplies {self.entries(each.header for each in entries)}"
         return self._client_message(message)
 

@@ -181,7 +181,7 @@ def test_bodies_are_not_joined():
     raw: list[Buffer] = [b"h" * 80, body]
     assert frames.encode_entries(1, 2, 3, 4, 1, raw)[2] is body
     assert frames.encode_read_result(1, 2, 3, 1, raw)[2] is body
-    assert frames.encode_fetched(1, 2, 1, raw)[2] is body
+    assert frames.encode_fetched(1, 2, 1, 0, raw)[2] is body
 
 
 def test_numbers_in_the_encoders():
@@ -196,7 +196,7 @@ def test_numbers_in_the_encoders():
         FrameType.LOCATE: frames.encode_locate(1, 0, 0),
         FrameType.LOCATED: frames.encode_located(1, 0, 0, 0, 0),
         FrameType.ENTRIES: frames.encode_entries(1, 0, 0, 0, 0, []),
-        FrameType.FETCHED: frames.encode_fetched(1, 0, 0, []),
+        FrameType.FETCHED: frames.encode_fetched(1, 0, 0, 0, []),
         FrameType.ACK: frames.encode_ack(1, 0, 0, 0, 0),
         FrameType.PROGRESS: frames.encode_progress(1, 0, 0),
         FrameType.HEARTBEAT: frames.encode_heartbeat(1, 0, 0, 0, 0, False),

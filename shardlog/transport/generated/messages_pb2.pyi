@@ -441,12 +441,14 @@ class Fetch(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Fetched(_message.Message):
-    __slots__ = ("epoch", "entries")
+    __slots__ = ("epoch", "entries", "more")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     entries: _containers.RepeatedCompositeFieldContainer[_types_pb2.Entry]
-    def __init__(self, epoch: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[_types_pb2.Entry, _Mapping]]] = ...) -> None: ...
+    more: int
+    def __init__(self, epoch: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[_types_pb2.Entry, _Mapping]]] = ..., more: _Optional[int] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("nonce",)
