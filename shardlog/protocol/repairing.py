@@ -52,9 +52,11 @@ def _serve(r: ReplicaState, to: Member, message: Fetch) -> None:
     room_bytes = allowed if r.feed_bytes is None else min(allowed, r.feed_bytes)
     pieces: list[list[Header]] = []
     at, piece_bytes = message.start, limits.fetch_bytes_max
-    for header in r.log.between(
-        at, message.end, limits.fetch_entries_max * limits.fetch_pieces_max
-    ):
+    most = limits.fetch_entries_max * limits.fetch_pieces_max
+    if r.served_bytes:
+        # Headers at rest are dear, so no more are asked for than are likely to be sent.
+        most = min(most, room_bytes // r.served_bytes + limits.fetch_pieces_max)
+    for header in r.log.between(at, message.end, most):
         size = header.body_bytes
         belongs = epoch_at(message.history, header.base) == header.epoch
         if header.base != at or not belongs or at in r.log.marks or (pieces and size > room_bytes):
@@ -69,6 +71,7 @@ def _serve(r: ReplicaState, to: Member, message: Fetch) -> None:
         room_bytes -= size
         at = header.end
     for piece in pieces:
+        r.served_bytes = sum([header.body_bytes for header in piece]) // len(piece)
         if r.feed_bytes is not None:
             r.feed_bytes -= sum([ENTRY_HEADER_BYTES + header.body_bytes for header in piece])
         r.emit(SendFetched(to, message.epoch, tuple(piece), at - piece[-1].end))

@@ -122,6 +122,7 @@ class ReplicaState:
         "scrub_rounds",
         "scrubbed",
         "seal",
+        "served_bytes",
         "sessions",
         "set_back_ms",
         "shard",
@@ -165,6 +166,8 @@ class ReplicaState:
         self.feed_bytes: int | None = None
         # Who asked for entries while none might be sent, and for what.
         self.asked: dict[Member, Fetch] = {}
+        # Of the bodies that were fetched here last, each.
+        self.served_bytes = 0
         # Counted since the start, for the metrics: entries that came while we were behind.
         self.transferred_bytes = 0
         self.blank(0)

@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardlog.protocol.effects import Disconnected, Event, ReadFailed, Received, Synced, Tick
-from shardlog.protocol.entry import Header
-from shardlog.protocol.messages import Create, Envelope
+from shardlog.protocol.effects import (
+    Disconnected,
+    Distrusted,
+    Event,
+    ReadFailed,
+    Received,
+    Synced,
+    Tick,
+)
+from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.messages import Create, Entries, Envelope, Fetched
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.states import Role
 from shardlog.sim.disk import ModelDisk
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
     from shardlog.sim.world import World
 
 TICK = Tick()
+WITH_ENTRIES = (Entries, Fetched)
+FEED_TICKS = 4
+"""What may be sent and is not does not pile up for longer."""
 CLOCK_MS = 1_000_000
 """What clocks show at the start, give or take the skew: enough to be set back now and then."""
 
@@ -152,7 +163,9 @@ class Node:
         draw = 0
         if type(envelope.message) is Create:
             draw = 1 + self.world.random.getrandbits(30)
-        event = Received(envelope, draw)
+        event: Event = Received(envelope, draw)
+        if type(envelope.message) in WITH_ENTRIES and self.world.damages(envelope):
+            event = Distrusted(Member(envelope.src, envelope.src_incarnation))
         if self.paused:
             self.inbox.append(event)
         else:
@@ -172,6 +185,9 @@ class Node:
         world.scheduler.after(world.options.tick_ms * 1000, self._tick, generation)
         if self.paused or self.replica.role is Role.NOT_MEMBER:
             return
+        fed = world.options.feed_bytes
+        if fed:
+            self.replica.feed_bytes = min((self.replica.feed_bytes or 0) + fed, FEED_TICKS * fed)
         if self.replica.needs_tick(self.now_ms()):
             self.step(TICK)
 

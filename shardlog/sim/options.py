@@ -109,6 +109,12 @@ class Options:
     # Entries that are destroyed on every disk, so that people have to give them up.
     destroy_every_ms: int = 0
 
+    # Of messages with entries: how many come damaged, and are refused by whoever gets them.
+    damaged: float = 0.0
+
+    # Of old entries: what a replica may send from tick to tick; 0 for no bound.
+    feed_bytes: int = 0
+
     @classmethod
     def of(cls, seed: int) -> Options:
         """The options of `seed`."""
@@ -177,7 +183,7 @@ class Options:
             **_stops(seed, storm),
             destroy_every_ms=_destruction(seed, storm),
         )
-        return _paced(drawn, speed)
+        return _fed(_paced(drawn, speed))
 
     def on_engine(self) -> Options:
         """The same over the storage engine, with so little in memory that the disk is asked."""
@@ -220,6 +226,17 @@ def _paced(options: Options, speed: float) -> Options:
     slow = replace(options.limits, rest_ms=int(random.choice((50, 200, 200)) * speed))
     look_ms = random.choice((0, 50, 100))
     return replace(options, limits=slow, coordinator_limits=limits, look_ms=look_ms)
+
+
+def _fed(options: Options) -> Options:
+    """Drawn apart: sources that lie, and a pace, which is felt by whoever is a little behind."""
+    random = Random(f"fed {options.seed}")
+    damaged = random.choice((0.02, 0.1, 0.3)) if random.random() < 0.35 else 0.0
+    if random.random() < 0.65:
+        return replace(options, damaged=damaged)
+    limits = replace(options.limits, inflight_bytes_max=random.choice((100, 1000)))
+    feed_bytes = random.choice((300, 2000))
+    return replace(options, damaged=damaged, feed_bytes=feed_bytes, limits=limits)
 
 
 def _destruction(seed: int, storm: float) -> int:

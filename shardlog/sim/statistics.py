@@ -33,6 +33,7 @@ class Statistics:
     handed_over: int = 0
     destroyed: int = 0
     given_up: int = 0
+    damaged: int = 0
     virtual_ms: int = 0
 
     @property

@@ -43,6 +43,8 @@ from shardlog.sim.store import Store
 
 CHECK_EVERY_US = 100_000
 COMMAND_AGAIN_US = 200_000
+LYING = 0.1
+"""Of the ways between two nodes, those on which nearly all that is long comes damaged."""
 CALMED_MAX = 5
 """How many times as long as planned a run may take to become large enough."""
 
@@ -63,6 +65,9 @@ class World:
         self.observers = list(observers)
         self.scheduler = Scheduler()
         self.random = Random(options.seed)
+        # Apart, so that runs without damage are what they were before there was any.
+        self._damaging = Random(f"damaged {options.seed}")
+        self._lying: dict[tuple[str, str], bool] = {}
         self.statistics = Statistics()
         self._watch()
         self.atlas = Atlas(self)
@@ -206,6 +211,19 @@ class World:
             self.scheduler.after(CHECK_EVERY_US, self._check_deletion, since_us)
 
     # --- what the parts tell each other ----------------------------------------------------------
+
+    def damages(self, envelope: Envelope) -> bool:
+        """Whether what comes with it is not as it was made: on some ways much more often."""
+        chance = self.options.damaged
+        if not chance or self.healed:
+            return False
+        way = (envelope.src, envelope.dst)
+        if way not in self._lying:
+            self._lying[way] = self._damaging.random() < LYING
+        if self._damaging.random() >= (1 - chance if self._lying[way] else chance):
+            return False
+        self.statistics.damaged += 1
+        return True
 
     def next_value(self) -> int:
         self._values += 1

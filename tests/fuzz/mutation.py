@@ -69,7 +69,7 @@ FRAMES: list[list[Buffer]] = [
     encode_locate(CHANNEL, 4, 0),
     encode_located(CHANNEL, 4, 0, 0, 0),
     encode_entries(CHANNEL, 9, 0, 0, 1, [BODY]),
-    encode_fetched(CHANNEL, 9, 1, [BODY]),
+    encode_fetched(CHANNEL, 9, 1, 0, [BODY]),
     encode_ack(CHANNEL, 9, 9, 9, 9),
     encode_progress(CHANNEL, 9, 9),
     encode_heartbeat(CHANNEL, 9, 9, 9, 9, quorum_fresh=True),

@@ -30,6 +30,10 @@ class Shard:
         self.at: int | None = None
         self.appended = 0
 
+    @property
+    def bound(self) -> float | None:
+        return self.way.bytes_per_s
+
     def run(self, seconds: float) -> float:
         """How far it has got nearer, in bytes a second; a record is a byte."""
         before = None if self.at is None else self.end - self.at
@@ -58,13 +62,13 @@ def behind(capacity: int, **more: int) -> Shard:
 def test_nobody_gives_way_while_all_are_in_step():
     shard = Shard(USUAL)
     shard.run(30)
-    assert shard.way.bytes_per_s is None
+    assert shard.bound is None
 
 
 def test_one_that_gains_by_itself_is_left_alone():
     shard = behind(USUAL + 130 * MB)
     assert shard.run(30) > 0
-    assert shard.way.bytes_per_s is None
+    assert shard.bound is None
 
 
 def test_one_that_would_fall_behind_for_ever_gains_and_most_is_still_appended():
@@ -95,29 +99,26 @@ def test_never_less_than_the_share_is_admitted():
 def test_who_has_caught_up_ends_it_at_once():
     shard = behind(USUAL + 70 * MB)
     shard.run(10)
-    assert shard.way.bytes_per_s is not None
+    assert shard.bound is not None
     shard.at = None
     shard.run(TICK_S)
-    assert shard.way.bytes_per_s is None
+    assert shard.bound is None
 
 
 def test_one_that_takes_hardly_anything_is_not_waited_for():
     shard = behind(10 * USUAL, taken_max=USUAL // 10)
     for _ in range(30):
         shard.run(LOOK_S)
-        assert shard.way.bytes_per_s is None
+        assert shard.bound is None
 
 
 def test_what_does_not_help_ends_for_a_while():
     shard = behind(10 * USUAL, taken_max=USUAL // 2)
-    shard.run(10)
-    assert shard.way.bytes_per_s is not None
-    shard.run(VAIN_S)
-    assert shard.way.bytes_per_s is None
-    shard.run(REST_S - 20)
-    assert shard.way.bytes_per_s is None
-    shard.run(30)
-    assert shard.way.bytes_per_s is not None
+    bounds = []
+    for seconds in (10, VAIN_S, REST_S - 20, 30):
+        shard.run(seconds)
+        bounds.append(shard.bound is not None)
+    assert bounds == [True, False, False, True]
 
 
 def test_more_load_than_before_is_what_counts_from_then_on():
@@ -126,8 +127,8 @@ def test_more_load_than_before_is_what_counts_from_then_on():
     shard.at = 0
     shard.wanted = USUAL
     shard.run(20)
-    assert shard.way.bytes_per_s is not None
-    assert shard.way.bytes_per_s >= USUAL * LEAST_SHARE * 0.95
+    assert shard.bound is not None
+    assert shard.bound >= USUAL * LEAST_SHARE * 0.95
 
 
 # --- the gate ------------------------------------------------------------------------------------

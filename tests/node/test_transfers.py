@@ -10,6 +10,7 @@ import pytest
 from faults.cluster import until_true
 from faults.network import Network
 from faults.nursery import Nursery
+from faults.saturation import Saturation
 
 from node.transfers import MIB, SHARD, SLOW, Transfers
 
@@ -89,6 +90,24 @@ def test_a_source_that_lies_is_refused_and_another_one_is_tried(tmp_path: Path, 
             blamed = cluster.told(NEW, "damaged entries refused")
             assert {each["source"] for each in blamed} == {leader}
             assert await cluster.values() == written
+
+    asyncio.run(story())
+
+
+def test_an_expand_under_saturation_ends(tmp_path: Path, nursery: Nursery):
+    """Clients append as fast as they can from before it begins until it is done."""
+
+    async def story() -> None:
+        async with Transfers.begun(tmp_path, nursery, {}) as cluster:
+            saturation = Saturation(cluster, SHARD)
+            async with saturation.running():
+                await saturation.until_more(64)
+                await cluster.scale(4)
+                await until_true(lambda: cluster.ensemble_has(NEW), "the new node does not join")
+                await saturation.until_more(1)
+            leader, others = await cluster.roles()
+            await cluster.until_equal([leader, *others])
+            assert NEW in (leader, *others)
 
     asyncio.run(story())
 

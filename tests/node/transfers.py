@@ -81,6 +81,10 @@ class Transfers(FaultCluster):
         asked = {"operation": "swap", "old": old, "new": new}
         assert await self.ask("POST", f"/v1/shards/{SHARD}/operations", asked) is not None
 
+    async def scale(self, replicas: int) -> None:
+        asked = {"replicas": replicas}
+        assert await self.ask("PUT", f"/v1/shards/{SHARD}/replicas", asked) is not None
+
     async def abort(self) -> None:
         asked = {"operation": "abort"}
         assert await self.ask("POST", f"/v1/shards/{SHARD}/operations", asked) is not None
