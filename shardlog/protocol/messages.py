@@ -437,11 +437,9 @@ class Fetch(Message):
 
 @value
 class Fetched(Message):
-    """One piece of an answer; `more` records of it are on their way behind this piece."""
-
     epoch: int
     entries: tuple[Entry, ...]
-    more: int = 0
+    more: int = 0  # records of the same answer that come behind these
 
 
 # --- client ⇄ leader ---------------------------------------------------------------------------
