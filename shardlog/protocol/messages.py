@@ -407,8 +407,7 @@ class Heartbeat(Message):
 class Ack(Message):
     """Everything below `end` matches the leader's log and is durable here.
 
-    `beat` echoes the latest heartbeat.  `at` is where the receiver's log ends, durable or not, so
-    that the leader knows what to send next.
+    `beat` echoes the latest heartbeat.  `at` is where our log ends, durable or not: what is next.
     """
 
     epoch: int
