@@ -8,7 +8,7 @@ one epoch-start entry is written at once, so that older entries can commit on an
 
 from __future__ import annotations
 
-from shardlog.protocol import answering, coverage, following, losing
+from shardlog.protocol import answering, coverage, losing, trimming
 from shardlog.protocol.commit import committed_end
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import (
@@ -394,7 +394,7 @@ def advance(r: ReplicaState, lead: Leadership) -> None:
         r.advance_commit(min(end, r.log.end))
         answering.answer_committed(r, lead, before)
     if lead.trimmed > r.log.first:
-        trim_more(r, lead)
+        trimming.trim_more(r, lead)
     answering.answer_reads(r, lead)
 
 
@@ -479,23 +479,4 @@ def outgrown(r: ReplicaState, first: int) -> None:
 
 def _trim_to(r: ReplicaState, lead: Leadership, first: int) -> None:
     lead.trimmed = max(lead.trimmed, min(first, r.log.end))
-    trim_more(r, lead)
-
-
-def trim_more(r: ReplicaState, lead: Leadership) -> None:
-    """Up to an entry boundary at or below what is wanted, and below what is applied.
-
-    What is not durable here yet is trimmed when it is.  The last entry stays: its timestamp is the
-    one that the next must not fall below (T10).
-    """
-    last = r.log.headers[-1].base if r.log.headers else r.log.first
-    wanted = min(lead.trimmed, r.sessions.applied, r.durable_end, last)
-    holding = r.log.covering(wanted)
-    if holding is None and wanted < r.log.end:
-        return  # nobody can tell where the entry begins
-    if wanted == lead.trimmed:
-        lead.trimmed = 0
-    first = wanted if holding is None else holding.base
-    if first > r.log.first:
-        following.trim(r, first)
-        r.owes_sync = True
+    trimming.trim_more(r, lead)
