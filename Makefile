@@ -3,6 +3,7 @@ SEEDS ?= 500
 MINUTES ?= 10
 SEED ?= 1
 ENGINE_SEEDS ?= 100
+KEEP ?= 0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,8 +41,8 @@ test: setup ## All tests, then SEEDS simulated runs (some on the storage engine)
 	$(BIN)/shardlog sim mutants
 	$(BIN)/shardlog sim explore
 
-e2e: setup ## What needs Kubernetes: CRDs and chart on a real API server (built from source once)
-	$(BIN)/pytest e2e --timeout 1800 --durations 10
+e2e: setup ## Everything on a real Kubernetes, built from source once: make e2e KEEP=1 keeps it
+	KEEP=$(KEEP) $(BIN)/pytest e2e --timeout 1800 --durations 10
 
 sim: setup ## Simulated runs only: make sim SEEDS=100000
 	$(BIN)/shardlog sim run --seeds $(SEEDS)

@@ -13,24 +13,21 @@ A test takes the fixture `api` of `conftest.py`, which is one server for the who
 
 from __future__ import annotations
 
-import json
 import secrets
-import shutil
 import socket
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import trustme
 import yaml
 
 from e2e.binaries import binary
+from e2e.kubernetes import Kubernetes
 from e2e.processes import CannotStart, Process, start
 
 STARTS_MAX = 3
@@ -44,44 +41,15 @@ FIRST_SERVICE = "10.96.0.1"
 Ready = Callable[[], bool]
 
 
-class Refused(Exception):  # noqa: N818 - named after what it is
-    """kubectl failed; the message is what it wrote."""
-
-
 @dataclass(frozen=True, slots=True)
-class ApiServer:
+class ApiServer(Kubernetes):
     """Where it is, and what a client needs to be believed."""
 
     url: str
     authority: Path
     token: str
-    kubeconfig: Path
     directory: Path
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints; raises `Refused`."""
-        done = subprocess.run(
-            [kubectl(), f"--kubeconfig={self.kubeconfig}", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise Refused(done.stderr.strip())
-        return done.stdout
-
-    def apply(self, manifest: Mapping[str, Any] | Sequence[Mapping[str, Any]], *flags: str) -> str:
-        documents = [manifest] if isinstance(manifest, Mapping) else manifest
-        return self.kubectl("apply", "-f", "-", *flags, stdin=yaml.safe_dump_all(documents))
-
-    def get(self, *arguments: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
-        return found
-
-    def create_namespace(self, name: str, **labels: str) -> None:
-        metadata = {"name": name, "labels": labels}
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    process: Process
 
     def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
         """For a client that may do what this service account may do, and nothing else."""
@@ -90,10 +58,12 @@ class ApiServer:
         write_kubeconfig(path, self.url, self.authority, token, namespace)
         return path
 
-
-def kubectl() -> str:
-    """The one that people here use, or else one that is built."""
-    return shutil.which("kubectl") or str(binary("kubectl"))
+    def restart(self) -> None:
+        """Killed, and started again where it was; raises `CannotStart`."""
+        self.process.kill()
+        self.process.start()
+        trusted = ssl.create_default_context(cafile=self.authority)
+        self.process.await_ready(lambda: _answers(f"{self.url}/readyz", trusted, self.token))
 
 
 def write_kubeconfig(
@@ -133,14 +103,18 @@ def running(
     )
     _make_secrets(directory, address)
     with ExitStack() as stack:
-        etcd_url = _started(stack, lambda: _start_etcd(directory))
-        url = _started(stack, lambda: _start_api_server(directory, etcd_url, address, flags))
+        _, etcd_url = _started(stack, lambda: _start_etcd(directory))
+        process, url = _started(
+            stack, lambda: _start_api_server(directory, etcd_url, address, flags)
+        )
         write_kubeconfig(kubeconfig, url, authority, token.read_text())
-        yield ApiServer(url, authority, token.read_text(), kubeconfig, directory)
+        yield ApiServer(kubeconfig, url, authority, token.read_text(), directory, process)
 
 
-def _started(stack: ExitStack, attempt: Callable[[], tuple[Process, str, Ready]]) -> str:
-    """The URL of a process that serves, on the first try or a later one."""
+def _started(
+    stack: ExitStack, attempt: Callable[[], tuple[Process, str, Ready]]
+) -> tuple[Process, str]:
+    """A process that serves, on the first try or a later one, and its URL."""
     for remaining in reversed(range(STARTS_MAX)):
         process, url, is_ready = attempt()
         try:
@@ -152,7 +126,7 @@ def _started(stack: ExitStack, attempt: Callable[[], tuple[Process, str, Ready]]
         else:
             stack.callback(process.stop)
             break
-    return url
+    return process, url
 
 
 def _start_etcd(directory: Path) -> tuple[Process, str, Ready]:

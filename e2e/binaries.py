@@ -71,7 +71,7 @@ PROGRAMS = {
     "etcdctl": Program("etcd", "go.etcd.io/etcd/etcdctl/v3", "v3.6.8"),
     "etcdutl": Program("etcd", "go.etcd.io/etcd/etcdutl/v3", "v3.6.8"),
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "v3.19.5"),
-    "coredns": Program("coredns", "github.com/coredns/coredns", "v1.14.1"),
+    "coredns": Program("coredns", "shardlog.dev/e2e/coredns", "v1.14.1"),
     "pause": Program("pause", "shardlog.dev/e2e/pause", "v1"),
 }
 

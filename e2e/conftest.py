@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.api_server import ApiServer, Refused, running
+from e2e.api_server import ApiServer, running
 from e2e.binaries import CannotBuild
+from e2e.kubernetes import Refused
 from e2e.processes import POLL_S, CannotStart
 
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
@@ -26,13 +26,33 @@ class CannotStart(Exception):  # noqa: N818 - named after what it is
     """Something does not come up; the message is one line for a person."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Process:
-    """A process that was started here, and the file that it writes to."""
+    """A process that was started here, how, and the file that it writes to."""
 
     name: str
     log: Path
-    running: subprocess.Popen[bytes]
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    running: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self.running = subprocess.Popen(
+                [*END_WITH_PARENT, *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        self.running.kill()
+        self.running.wait()
 
     def await_ready(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Until it serves; raises `CannotStart` if it ends or takes too long."""
@@ -67,14 +87,4 @@ def start(
     environment: Mapping[str, str] | None = None,
 ) -> Process:
     logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"{name}.log"
-    with log.open("ab") as output:
-        running = subprocess.Popen(
-            [*END_WITH_PARENT, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-        )
-    return Process(name, log, running)
+    return Process(name, logs / f"{name}.log", command, environment or {})

@@ -63,6 +63,20 @@ def test_programs_run_and_the_tools_to_build_them_stayed_behind(kind: str, archi
     ]
 
 
+def test_every_module_finds_what_it_imports(kind: str, archive: Path):
+    """Programs import most modules only once they serve."""
+    builder().load(archive)
+    package = f"shardlog_{kind}"
+    script = (
+        f"import pkgutil, importlib, {package} as top\n"
+        "for each in pkgutil.walk_packages(top.__path__, top.__name__ + '.'):\n"
+        "    importlib.import_module(each.name)\n"
+        "print('all')"
+    )
+    image = f"docker.io/library/shardlog-{kind}:{__version__}"
+    assert builder().said(image, "python3", "-c", script).strip() == "all"
+
+
 def test_an_image_is_built_once(kind: str, archive: Path):
     before = archive.stat().st_mtime_ns
     assert archive_of(kind, __version__) == archive

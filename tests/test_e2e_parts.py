@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e import images
+from e2e import images, network, providers, source_cluster
 from e2e.binaries import CannotBuild
+from e2e.kubernetes import Kubernetes
 from e2e.processes import CannotStart, start
 
 ENDLESS = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
@@ -24,6 +25,7 @@ time.sleep(600)
 PARENT = """
 import sys
 from pathlib import Path
+from e2e.kubernetes import Kubernetes
 from e2e.processes import start
 process = start("child", [sys.executable, "-c", "import time; time.sleep(600)"], Path(sys.argv[1]))
 print(process.running.pid, flush=True)
@@ -129,3 +131,73 @@ def test_a_step_that_fails_is_one_line(programs: Path, tmp_path: Path):
     with pytest.raises(CannotBuild) as failure:
         images.Buildah().build(tmp_path, tmp_path / "Dockerfile", "image")
     assert str(failure.value) == "buildah build: no space left"
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ((), "containerd is missing: apt-get install containerd"),
+        (("containerd", "ctr"), "runc is missing: apt-get install runc"),
+        (("containerd", "ctr", "runc"), "ip is missing: apt-get install iproute2"),
+        (("containerd", "ctr", "runc", "ip"), "iptables is missing: apt-get install iptables"),
+        (
+            ("containerd", "ctr", "runc", "ip", "iptables", "conntrack"),
+            "no bridge plugin in /nowhere: apt-get install containernetworking-plugins",
+        ),
+    ],
+)
+def test_a_cluster_says_what_is_missing(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], told: str
+):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(network, "PLUGINS", Path("/nowhere"))
+    provide(programs, *there)
+    with pytest.raises(CannotStart) as failure, source_cluster.source_cluster(programs):
+        raise AssertionError("it started")
+    assert str(failure.value) == told
+
+
+def test_a_cluster_needs_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(CannotStart, match="needs root"), source_cluster.source_cluster(tmp_path):
+        raise AssertionError("it started")
+
+
+def test_a_cluster_needs_room(programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(network, "PLUGINS", programs)
+    monkeypatch.setattr(source_cluster, "FREE_BYTES_MIN", 1 << 60)
+    provide(programs, "containerd", "ctr", "runc", "ip", "iptables", "conntrack", "bridge")
+    with pytest.raises(CannotStart, match=r"GiB free, 1073741824 needed"):
+        source_cluster.source_cluster(tmp_path / "cluster").__enter__()
+
+
+def test_a_cluster_needs_addresses_that_nobody_has():
+    lo = "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever"
+    network.require_addresses(lo)
+    own = f"7: {network.BRIDGE}    inet 10.244.0.1/16 brd 10.244.255.255 scope global"
+    network.require_addresses(f"{lo}\n{own}")
+    other = "9: cni0    inet 10.244.3.1/24 brd 10.244.3.255 scope global cni0"
+    with pytest.raises(CannotStart, match=r"cni0 has 10\.244\.3\.1/24, and pods need 10\.244"):
+        network.require_addresses(f"{lo}\n{other}")
+
+
+def test_a_given_cluster_that_does_not_answer_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    missing = tmp_path / "none"
+    monkeypatch.setenv(providers.KUBECONFIG_VARIABLE, str(missing))
+    with pytest.raises(CannotStart) as failure, providers.cluster():
+        raise AssertionError("it started")
+    assert str(failure.value) == f"E2E_KUBECONFIG: no file {missing}"
+
+
+def test_a_given_cluster_is_not_broken():
+    given = providers.GivenCluster(Kubernetes(Path("/nowhere")))
+    for touch in (
+        lambda: given.crash("machine"),
+        lambda: given.kill_processes("machine", "uid"),
+        given.restart_api_server,
+    ):
+        with pytest.raises(providers.OutOfReach):
+            touch()

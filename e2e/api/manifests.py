@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.api_server import ApiServer, Refused
+from e2e.api_server import ApiServer
+from e2e.kubernetes import Refused
 
 API_VERSION = "shardlog.dev/v1alpha1"
 

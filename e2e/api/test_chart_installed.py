@@ -14,8 +14,9 @@ import yaml
 
 from e2e.api.manifests import shard
 from e2e.api.test_chart_rendered import VALUES
-from e2e.api_server import ApiServer, Refused, kubectl
+from e2e.api_server import ApiServer
 from e2e.charts import CHART, RELEASE, helm, pod_templates, rendered
+from e2e.kubernetes import Refused, kubectl
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 FOREIGN = {

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from e2e.api.manifests import operation, refusal
-from e2e.api_server import ApiServer, Refused
+from e2e.api_server import ApiServer
+from e2e.kubernetes import Refused
 
 ENTRY = {"epoch": 3, "offset": 120}
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from e2e.api.manifests import refusal, shard
-from e2e.api_server import ApiServer, Refused
+from e2e.api_server import ApiServer
+from e2e.kubernetes import Refused
 
 LEGAL: dict[str, dict[str, Any]] = {
     "nothing said": shard(),

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from e2e.api_server import ApiServer, Refused
+from e2e.api_server import ApiServer
+from e2e.kubernetes import Refused
 from e2e.processes import Process, start
 
 Json = Any

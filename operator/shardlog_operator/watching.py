@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -20,6 +20,7 @@ from shardlog_operator.watched import Watched
 
 AGAIN_S = 2.0
 STOP_S = 10.0
+IDENTITY = "shardlog-operator"
 
 
 class Watching:
@@ -77,6 +78,8 @@ class Watching:
             settings=kopf_settings(self._node_selector),
             namespaces=[self._namespace],
             standalone=True,
+            # Otherwise the user is looked up, and the user of a container has no name.
+            identity=cast(Any, IDENTITY),
             stop_flag=stop,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from kube_operator.installation import Installation, operation_body, shard_body
 from shardlog.protocol.upkeep import USUAL, Upkeep
@@ -98,6 +100,20 @@ async def directory_tells(it: Installation) -> None:
                 assert answer.status == 200
         async with session.get(f"{url}/metrics") as answer:
             assert 'shardlog_operator_shards{status="STEADY"} 1.0' in await answer.text()
+
+
+def test_the_user_of_a_container_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 10001")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running() as it:
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+
+    run(story())
 
 
 def test_scaled_up_and_down(tmp_path: Path):

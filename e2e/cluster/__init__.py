@@ -1,0 +1,1 @@
+"""Scenarios on a whole Kubernetes: the real chart and images, broken as the world would."""

@@ -1,0 +1,97 @@
+"""Three machines by kind, whose machines are containers of docker."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from e2e.kubernetes import Kubernetes
+from e2e.processes import CannotStart
+from e2e.providers import OutOfReach
+
+NAME = "shardlog-e2e"
+START_TIMEOUT_S = 600.0
+CONTAINERS_OF_POD = """
+for id in $(crictl ps -q --label io.kubernetes.pod.uid={uid}); do
+    crictl inspect -o go-template --template '{{{{.info.pid}}}} ' $id
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KindCluster:
+    kubernetes: Kubernetes
+
+    def load(self, archives: Iterable[Path]) -> None:
+        for archive in archives:
+            _run("kind", "load", "image-archive", str(archive), "--name", NAME)
+
+    def tag(self, image: str, other: str) -> None:
+        for machine in _run("kind", "get", "nodes", "--name", NAME).split():
+            _in(machine, f"ctr -n k8s.io images tag --force {image} {other}")
+
+    def kill_processes(self, machine: str, pod_uid: str) -> set[int]:
+        pids = _in(machine, CONTAINERS_OF_POD.format(uid=pod_uid)).split()
+        _in(machine, f"kill -9 {' '.join(pids)}")
+        return {int(pid) for pid in pids}
+
+    def crash(self, machine: str) -> None:
+        _run("docker", "kill", machine)
+
+    def start(self, machine: str) -> None:
+        _run("docker", "start", machine)
+
+    def restart_api_server(self) -> None:
+        raise OutOfReach("the API server of kind runs in a pod of its own and is not restarted")
+
+
+@contextmanager
+def kind_cluster(image: str, keep: bool) -> Iterator[KindCluster]:
+    with tempfile.TemporaryDirectory(prefix="shardlog-kind-") as temporary:
+        kubeconfig = Path(temporary) / "kubeconfig"
+        if keep and NAME in _run("kind", "get", "clusters").split():
+            _run("kind", "export", "kubeconfig", "--name", NAME, "--kubeconfig", str(kubeconfig))
+        else:
+            _run("kind", "delete", "cluster", "--name", NAME)
+            configuration = Path(temporary) / "kind.yaml"
+            configuration.write_text(yaml.safe_dump(_configuration(image)))
+            _run(
+                *("kind", "create", "cluster", "--name", NAME, "--config", str(configuration)),
+                *("--kubeconfig", str(kubeconfig), "--wait", "180s"),
+            )
+        try:
+            yield KindCluster(Kubernetes(kubeconfig))
+        finally:
+            if not keep:
+                _run("kind", "delete", "cluster", "--name", NAME)
+
+
+def _configuration(image: str) -> dict[str, object]:
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": role, "image": image} for role in ("control-plane", *["worker"] * 3)],
+    }
+
+
+def _in(machine: str, script: str) -> str:
+    return _run("docker", "exec", machine, "sh", "-ec", script)
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=START_TIMEOUT_S
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired) as failure:
+        raise CannotStart(f"{command[0]}: {failure}") from failure
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["failed"]
+        raise CannotStart(f"{' '.join(command[:3])}: {lines[-1]}")
+    return done.stdout
