@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from pyspark.sql import SparkSession
 from shardlog.client import Compression
 from shardlog.client.blocking import Client
 from shardlog.local.cluster_file import load
+from spark.sessions import configured
 
 SHARD = "orders"
 BATCHES = 40
@@ -23,21 +22,8 @@ ATTEMPTS = 3
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master(f"local[2,{ATTEMPTS}]")
-        .appName("shardlog tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master(f"local[2,{ATTEMPTS}]")
+    session = configured(builder, tmp_path_factory.mktemp("spark")).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

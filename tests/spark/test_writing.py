@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 from local.commands import LocalCluster
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from shardlog.client.blocking import Client
@@ -41,6 +46,33 @@ def test_rows_become_records(spark: SparkSession, cluster: LocalCluster, url: st
     assert [each[1:] for each in found] == [
         (b"k%d" % n, b"v%d" % n, 1_000_000 + n, (("n", b"x"),)) for n in range(5000)
     ]
+
+
+def test_a_task_that_runs_again_appends_nothing_twice(
+    spark: SparkSession, cluster: LocalCluster, url: str, tmp_path: Path
+):
+    cluster.run("shard create retried --replicas 1")
+    failed = tmp_path / "failed"
+
+    def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Late, when much of it has been appended."""
+        context = TaskContext.get()
+        assert context is not None
+        for number, batch in enumerate(batches):
+            if context.attemptNumber() == 0 and number == 3:
+                failed.touch()
+                raise OSError("this attempt fails")
+            yield batch
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    try:
+        rows = spark.range(0, 10_000, 1, 2).selectExpr("cast(id as string) as value")
+        write(rows.mapInArrow(fails_once, "value string"), url, "retried", sessions=2)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert failed.exists()
+    found = [each.value for each in log(url, "retried")]
+    assert sorted(found) == sorted(b"%d" % number for number in range(10_000))
 
 
 def test_what_cannot_be_written(spark: SparkSession, cluster: LocalCluster, url: str):
