@@ -18,7 +18,7 @@ from shardlog.cli.failures import CommandFailed
 
 COMMAND_GROUPS = (
     "demo", "local", "shard", "append", "read", "tail", "snapshot", "ops", "status", "storage",
-    "sim", "bench", "completion",
+    "sim", "bench", "spark", "completion",
 )  # fmt: skip
 
 

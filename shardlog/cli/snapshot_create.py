@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shardlog.snapshots.collecting import Collected
     from shardlog.snapshots.creating import Progress
     from shardlog.snapshots.manifest import Manifest
+    from shardlog.snapshots.reading import GivenUp
 
 COLUMNS = "id first> end> records> bytes> written> reused> seconds>"
 
@@ -53,6 +54,7 @@ def create(
     the next one goes on with what was written.
     """
     from shardlog.snapshots.creating import Progress
+    from shardlog.snapshots.reading import Wanted, given_up
 
     begun = time.monotonic()
     with snapshot_failures():
@@ -64,7 +66,8 @@ def create(
                 _created(archive, node, end, segment_bytes, url, timeout_ms, progress)
             )
         collected = None if keep is None else _kept(archive, keep)
-    _print(manifest, progress, collected, time.monotonic() - begun, output)
+        lost = given_up(archive, manifest.segments, Wanted())
+    _print(manifest, progress, collected, lost, time.monotonic() - begun, output)
 
 
 async def _created(
@@ -92,7 +95,12 @@ def _kept(archive: Archive, keep: int) -> Collected:
 
 
 def _print(
-    manifest: Manifest, progress: Progress, collected: Collected | None, seconds: float, output: str
+    manifest: Manifest,
+    progress: Progress,
+    collected: Collected | None,
+    lost: list[GivenUp],
+    seconds: float,
+    output: str,
 ) -> None:
     found: Json = {
         "id": manifest.id,
@@ -106,6 +114,7 @@ def _print(
         "written_segments": progress.written_segments,
         "reused_bytes": progress.reused_bytes,
         "reused_segments": progress.reused_segments,
+        "given_up": [{"first": each.first, "end": each.end} for each in lost],
         "seconds": round(seconds, 3),
         "deleted": list(collected.snapshots) if collected else [],
         "collected_segments": collected.segments if collected else 0,
@@ -118,5 +127,7 @@ def _print(
         manifest.id, manifest.first, manifest.end, manifest.records, manifest.size,
         progress.written_bytes, progress.reused_bytes, f"{seconds:.1f}",
     )])  # fmt: skip
+    for each in lost:
+        click.echo(f"offsets {each} are not in it: they were given up", err=True)
     if collected is not None and collected.why_not is not None:
         click.echo(f"segments were not collected: {collected.why_not}", err=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shardlog.snapshots.manifest import Manifest
     from shardlog.snapshots.restoring import Restored
 
-COLUMNS = "shard from records> skipped> moved> seconds>"
+COLUMNS = "shard from records> skipped> moved> given_up> seconds>"
 CREATE_TIMEOUT_S = 60.0
 
 
@@ -71,6 +71,7 @@ def restore(
         "records": restored.records,
         "skipped": restored.skipped,
         "moved": restored.moved,
+        "given_up": restored.given_up,
         "seconds": round(time.monotonic() - begun, 3),
     }
     if is_for_programs(output):

@@ -13,6 +13,7 @@ from shardlog.checksum import Buffer
 from shardlog.protocol.entry import Header, Kind
 from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
 from shardlog.snapshots.segment_bytes import (
+    GIVEN_UP,
     HEAD,
     OWN_TIMES,
     Block,
@@ -82,6 +83,10 @@ class Gathering:
             block.batches += 1
         elif header.kind is Kind.REGISTER:
             self._sessions[header.base] = Writer(header.base, 0, header.base)
+        elif header.kind is Kind.LOST:
+            flags = GIVEN_UP
+            if header.request:
+                self._sessions[header.session] = Writer(header.session, header.request, header.base)
         block.note(header.timestamp_ms, flags)
         if len(self._data) - block.position >= BLOCK_BYTES:
             self._close_block(block)

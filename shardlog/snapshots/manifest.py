@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from shardlog.snapshots.failures import Damaged
-from shardlog.snapshots.segment_bytes import OWN_TIMES, Index, Span, Writer
+from shardlog.snapshots.segment_bytes import GIVEN_UP, OWN_TIMES, Index, Span, Writer
 from shardlog.transport.compression import Compression
 
 FORMAT = "shardlog-snapshot"
@@ -27,7 +27,8 @@ class SegmentInfo:
     """A segment file: its place in the log, and what must be known to read it or leave it out.
 
     `parent` is the checksum of the entry before `base`, `head` that of its last entry.  Times are
-    those of entries; with `own_times` its records may have others.
+    those of entries; with `own_times` its records may have others.  `given_up`: markers stand in it
+    for records that nobody has any more.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SegmentInfo:
     earliest_ms: int
     latest_ms: int
     own_times: bool
+    given_up: bool
     compressions: int
     spans: tuple[Span, ...]
     index_bytes: int
@@ -52,7 +54,8 @@ class SegmentInfo:
         return cls(
             name, index.base, index.end, size, digest, index.parent, index.head, index.entries,
             index.batches, index.records, index.earliest_ms, index.latest_ms,
-            bool(index.flags & OWN_TIMES), index.compressions, index.spans, index.tail_bytes,
+            bool(index.flags & OWN_TIMES), bool(index.flags & GIVEN_UP), index.compressions,
+            index.spans, index.tail_bytes,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +73,7 @@ class SegmentInfo:
             "earliest_ms": self.earliest_ms,
             "latest_ms": self.latest_ms,
             "own_times": self.own_times,
+            "given_up": self.given_up,
             "compression": [
                 kind.name.lower() for kind in Compression if self.compressions >> kind & 1
             ],
@@ -85,7 +89,7 @@ class SegmentInfo:
             _number(found["bytes"]), _text(found["sha256"]), int(found["parent"], 16),
             int(found["head"], 16), _number(found["entries"]), _number(found["batches"]),
             _number(found["records"]), _number(found["earliest_ms"]), _number(found["latest_ms"]),
-            bool(found["own_times"]),
+            bool(found["own_times"]), bool(found.get("given_up")),
             sum(1 << kind for kind in kinds), _spans(found["epochs"]),
             _number(found["index_bytes"]),
         )  # fmt: skip

@@ -6,14 +6,16 @@ foreign entry, wherever in the snapshot it begins.  Only some blocks are in memo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardlog.client.verification import Continuity, Fetched, Mismatch
+from shardlog.protocol.entry import Kind
 from shardlog.snapshots.archive import Archive
 from shardlog.snapshots.failures import Damaged, ObjectMissing
 from shardlog.snapshots.manifest import SegmentInfo
-from shardlog.snapshots.segment_bytes import OWN_TIMES, Block, Index
+from shardlog.snapshots.segment_bytes import GIVEN_UP, OWN_TIMES, Block, Index
 
 READ_BYTES = 4 << 20
 """So much is asked for at once, or one block if that is longer."""
@@ -45,6 +47,33 @@ class Wanted:
         )
 
 
+class GivenUp(NamedTuple):
+    """Offsets whose records nobody has any more, by `shardlog ops accept-loss`."""
+
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"[{self.first}, {self.end})"
+
+
+def given_up(archive: Archive, segments: Iterable[SegmentInfo], wanted: Wanted) -> list[GivenUp]:
+    """Those among what is wanted; only blocks that have some are read."""
+    found: list[GivenUp] = []
+    for info in segments:
+        if not info.given_up or not wanted.has(info.base, info.end):
+            continue
+        blocks = [each for each in _index(archive, info).blocks if each.flags & GIVEN_UP]
+        for group in _groups(blocks):
+            for entries in _read(archive, info, group):
+                found += lost_among(entries)
+    return [each for each in found if wanted.has(each.first, each.end)]
+
+
+def lost_among(entries: Iterable[Fetched]) -> list[GivenUp]:
+    return [GivenUp(header.base, header.end) for header, _ in entries if header.kind is Kind.LOST]
+
+
 def wanted_blocks(index: Index, wanted: Wanted) -> list[Block]:
     ends = [*(block.base for block in index.blocks[1:]), index.end]
     return [
@@ -57,11 +86,15 @@ def wanted_blocks(index: Index, wanted: Wanted) -> list[Block]:
 
 def read_entries(archive: Archive, info: SegmentInfo, wanted: Wanted) -> Iterator[list[Fetched]]:
     """Whole entries of all kinds; those at the edges may reach over what is wanted."""
+    for blocks in _groups(wanted_blocks(_index(archive, info), wanted)):
+        yield from _read(archive, info, blocks)
+
+
+def _index(archive: Archive, info: SegmentInfo) -> Index:
     index = archive.index(info.name, info.size)
     if (index.base, index.end, index.head) != (info.base, info.end, info.head):
         raise Damaged(archive.segment_url(info.name), "it is another than the manifest says")
-    for blocks in _groups(wanted_blocks(index, wanted)):
-        yield from _read(archive, info, blocks)
+    return index
 
 
 def _groups(blocks: Sequence[Block]) -> Iterator[list[Block]]:

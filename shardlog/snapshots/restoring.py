@@ -26,7 +26,7 @@ from shardlog.protocol.entry import Kind
 from shardlog.snapshots.archive import Archive
 from shardlog.snapshots.failures import Damaged, NotPossible
 from shardlog.snapshots.manifest import Manifest
-from shardlog.snapshots.reading import Wanted, read_entries
+from shardlog.snapshots.reading import Wanted, given_up, read_entries
 from shardlog.transport.batch import plain_content, with_timestamps
 from shardlog.transport.compression import CompressionMissing
 from shardlog.transport.failures import MalformedBatch
@@ -43,11 +43,15 @@ LOOK_BACK = 64
 
 @dataclass(slots=True)
 class Restored:
-    """`records` are restored, `skipped` of them by an earlier attempt; `moved` have new offsets."""
+    """`records` are restored, `skipped` of them by an earlier attempt; `moved` have new offsets.
+
+    `given_up` offsets had records that were lost before the snapshot was taken.
+    """
 
     records: int = 0
     skipped: int = 0
     moved: int = 0
+    given_up: int = 0
 
 
 async def restore(
@@ -63,7 +67,8 @@ async def restore(
     target = client.raw(shard, deadline_ms=deadline_ms)
     session = await _session(client, target, shard, deadline_ms)
     newest = await _newest(target, await target.first())
-    restored = Restored()
+    lost = await asyncio.to_thread(given_up, archive, manifest.segments, Wanted())
+    restored = Restored(given_up=sum(each.end - each.first for each in lost))
     last = 0
     if newest is not None:
         if newest.header.session != session:

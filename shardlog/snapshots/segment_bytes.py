@@ -29,6 +29,8 @@ FOOT = struct.Struct("<QQQQIIIII4s8s")
 
 OWN_TIMES = 1
 """Flag of a block: some records have times of their own, or may have."""
+GIVEN_UP = 2
+"""Flag of a block: a marker stands in it for records that were given up."""
 
 
 class Block(NamedTuple):

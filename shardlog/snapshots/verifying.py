@@ -1,4 +1,8 @@
-"""Whether a snapshot is as it was written: every byte of it, and that it is one chain."""
+"""Whether a snapshot is as it was written: every byte of it, and that it is one chain.
+
+A marker for records that were given up is as it was written, and no damage; but whoever verifies
+wants to know what is not there.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,27 @@ from hashlib import sha256
 from shardlog.snapshots.archive import Archive
 from shardlog.snapshots.failures import Damaged, ObjectMissing
 from shardlog.snapshots.manifest import Manifest, SegmentInfo
-from shardlog.snapshots.reading import block_entries
+from shardlog.snapshots.reading import GivenUp, block_entries, lost_among
 from shardlog.snapshots.segment_bytes import HEAD, tail_bytes, unpack_index
 
 
 def verify(
     archive: Archive, manifest: Manifest, on_read: Callable[[int], None] = lambda size: None
-) -> Iterator[Damaged]:
-    """All that is wrong.  That segments follow each other the manifest was checked for."""
+) -> Iterator[Damaged | GivenUp]:
+    """All that is wrong, and what was given up.
+
+    That segments follow each other the manifest was checked for.
+    """
     for segment in manifest.segments:
         try:
-            verify_segment(archive, segment)
+            yield from verify_segment(archive, segment)
         except Damaged as failure:
             yield failure
         on_read(segment.size)
 
 
-def verify_segment(archive: Archive, info: SegmentInfo) -> None:
+def verify_segment(archive: Archive, info: SegmentInfo) -> list[GivenUp]:
+    """What was given up in it; `Damaged` unless it is as it was written."""
     url = archive.segment_url(info.name)
     try:
         data = archive.destination.get(archive.segment_path(info.name))
@@ -34,16 +42,17 @@ def verify_segment(archive: Archive, info: SegmentInfo) -> None:
         raise Damaged(url, f"it has {len(data)} bytes, not {info.size}", info.base)
     sound = sha256(data).hexdigest() == info.digest
     try:
-        _verify_entries(archive, info, data)
+        lost = _verify_entries(archive, info, data)
     except Damaged as failure:
         raise (
             failure if failure.offset is not None else Damaged(url, failure.reason, info.base)
         ) from failure
     if not sound:
         raise Damaged(url, "its SHA-256 is another", info.base)
+    return lost
 
 
-def _verify_entries(archive: Archive, info: SegmentInfo, data: bytes) -> None:
+def _verify_entries(archive: Archive, info: SegmentInfo, data: bytes) -> list[GivenUp]:
     """The bytes' own checksums and the chain, which say where the damage is."""
     url = archive.segment_url(info.name)
     length = tail_bytes(url, data)
@@ -56,6 +65,7 @@ def _verify_entries(archive: Archive, info: SegmentInfo, data: bytes) -> None:
     parent = index.parent
     at = index.base
     records = 0
+    lost: list[GivenUp] = []
     for block in index.blocks:
         if block.base != at or block.parent != parent:
             raise Damaged(url, "a block does not follow the one before", block.base)
@@ -63,5 +73,7 @@ def _verify_entries(archive: Archive, info: SegmentInfo, data: bytes) -> None:
         found = block_entries(archive, info, block, part)
         at, parent = found[-1].header.end, found[-1].header.checksum
         records += block.records
+        lost += lost_among(found)
     if at != index.end or parent != index.head or records != index.records:
         raise Damaged(url, "its entries are not those of its index", at)
+    return lost

@@ -38,6 +38,7 @@ TYPES: dict[str, pa.DataType] = {
     "epoch": pa.int64(),
     "timestamp": TIMESTAMP,
     "headers": HEADERS,
+    "appended": TIMESTAMP,
 }
 ROWS = 16_384
 BYTES = 4 << 20
@@ -139,11 +140,19 @@ def _epoch(header: Header, found: Columns, shard: str) -> pa.Array:
 def _timestamp(header: Header, found: Columns, shard: str) -> pa.Array:
     earliest = header.timestamp_ms if found.earliest_ms is None else found.earliest_ms
     if found.deltas is None:
-        return pa.repeat(pa.scalar(earliest * 1000, pa.int64()), found.count).view(TIMESTAMP)
+        return _at(earliest, found.count)
     deltas = pa.Array.from_buffers(
         pa.uint32(), found.count, [None, pa.py_buffer(found.deltas)]
     ).cast(pa.int64())
     return pc.multiply(pc.add(deltas, earliest), 1000).view(TIMESTAMP)
+
+
+def _appended(header: Header, found: Columns, shard: str) -> pa.Array:
+    return _at(header.timestamp_ms, found.count)
+
+
+def _at(ms: int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(ms * 1000, pa.int64()), count).view(TIMESTAMP)
 
 
 def _headers(header: Header, found: Columns, shard: str) -> pa.Array:
@@ -165,6 +174,7 @@ _MADE: dict[str, Callable[[Header, Columns, str], pa.Array]] = {
     "epoch": _epoch,
     "timestamp": _timestamp,
     "headers": _headers,
+    "appended": _appended,
 }
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from shardlog_spark.failures import BadOption
 
 COLUMNS = ("key", "value", "shard", "offset", "epoch", "timestamp", "headers")
+ALL_COLUMNS = (*COLUMNS, "appended")
+"""Those that must be named too."""
 EARLIEST, LATEST = -2, -1
 """As in the JSON of Kafka's options."""
 
@@ -90,9 +92,11 @@ def _columns(given: str | None) -> tuple[str, ...]:
     if given is None:
         return COLUMNS
     found = tuple(each.strip() for each in given.split(",") if each.strip())
-    unknown = [each for each in found if each not in COLUMNS]
+    unknown = [each for each in found if each not in ALL_COLUMNS]
     if unknown or not found or len(set(found)) != len(found):
-        raise BadOption(f"option 'columns' is {given!r}: some of {', '.join(COLUMNS)}, each once")
+        raise BadOption(
+            f"option 'columns' is {given!r}: some of {', '.join(ALL_COLUMNS)}, each once"
+        )
     return found
 
 

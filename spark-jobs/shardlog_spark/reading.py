@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from shardlog.protocol.entry import Header, Kind
 from shardlog.snapshots.archive import Archive
 from shardlog.snapshots.destination import Destination
-from shardlog.snapshots.reading import Wanted, read_entries
+from shardlog.snapshots.reading import Wanted, given_up, read_entries
 from shardlog.transport.compression import CompressionMissing
 from shardlog.transport.failures import MalformedBatch
 from shardlog_spark import live
@@ -92,6 +92,9 @@ class ShardlogReader(DataSourceReader):
         wanted = self._wanted(start, end)
         segments = [each for each in segments if wanted.segment(each)]
         start, end = max(start, self.bounds.start), _lower(end, self.bounds.end)
+        if options.fail_on_data_loss:
+            for lost in given_up(archive, segments, Wanted(start, end)):
+                raise lost_for_good(shard, *lost)
         return snapshot_ranges(shard, segments, start, end, options.partitions_min)
 
     def _within(self, shard: str, manifest: Manifest) -> tuple[int, int]:
@@ -175,6 +178,18 @@ def archive_of(options: Options, shard: str) -> Archive:
     return Archive(Destination(options.path), shard)
 
 
+def _require_outside(lost: Header, partition: LiveRange | SnapshotRange) -> None:
+    if lost.base < partition.end and lost.end > partition.start:
+        raise lost_for_good(partition.shard, lost.base, lost.end)
+
+
+def lost_for_good(shard: str, first: int, end: int) -> DataLost:
+    return DataLost(
+        f"offsets [{first}, {end}) of {shard!r} were given up, and nobody has them; "
+        "option failOnDataLoss=false skips them"
+    )
+
+
 def batches(
     options: Options, partition: LiveRange | SnapshotRange, entries: Entries
 ) -> Iterator[pa.RecordBatch]:
@@ -183,6 +198,8 @@ def batches(
     packer = Packer(schema)
     for header, body in entries:
         if header.kind is not Kind.DATA or header.base >= partition.end:
+            if header.kind is Kind.LOST and options.fail_on_data_loss:
+                _require_outside(header, partition)
             continue
         if options.starting_ms is not None and header.timestamp_ms < options.starting_ms:
             continue

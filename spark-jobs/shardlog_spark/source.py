@@ -31,6 +31,7 @@ _TYPES: dict[str, DataType] = {
     "epoch": LongType(),
     "timestamp": TimestampType(),
     "headers": ArrayType(_HEADER),
+    "appended": TimestampType(),
 }
 
 

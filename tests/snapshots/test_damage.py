@@ -45,6 +45,7 @@ def test_a_flipped_bit_anywhere_is_found_by_verify(made: tuple[Path, Archive, Ma
     path.write_bytes(spoilt)
     try:
         (failure,) = verify(archive, manifest)
+        assert isinstance(failure, Damaged)
         assert failure.name == archive.segment_url(segment.name)
         assert failure.offset is not None
         assert segment.base <= failure.offset <= segment.end

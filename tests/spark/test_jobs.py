@@ -1,86 +1,265 @@
-"""The jobs, on what a cluster left behind, and on what was spoilt on purpose."""
+"""The jobs, on what a cluster left that lost its leader and was scaled, and on planted damage."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from local.commands import LocalCluster
 from pyspark.sql import SparkSession
 
+from shardlog.cli.main import main
+from shardlog.cli.spark import JOBS as SPARK_JOBS
 from shardlog.client.blocking import Client
-from shardlog_spark import audit_job, export_job
-from spark.conftest import SHARD
+from shardlog.client.records import Record
+from shardlog_spark import audit_job, compact_job, export_job, profile_job, sessionize_job
+from spark.made_snapshots import Made
 
 pytestmark = [pytest.mark.needs("java"), pytest.mark.xdist_group("spark")]
+EVENTS = "events"
+DAY_MS = 86_400_000
+BEGUN_MS = 20_000 * DAY_MS
+KEYS = 4
+"""Squares leave so many remainders."""
+SEGMENT_BYTES = 65_536
+JOBS = Path(__file__).parents[2] / "spark-jobs" / "jobs"
+
+Job = Callable[[Sequence[str]], int]
 
 
-def test_export_by_day_and_shard(spark: SparkSession, place: str, url: str, tmp_path: Path):
-    out = tmp_path / "out"
-    arguments = ["--snapshots", place, "--shard", SHARD, "--out", str(out)]
-    assert export_job.main(arguments) == 0
-    assert (out / "_SUCCESS").exists()
-    assert (out / "day=1970-01-01" / f"shard={SHARD}").is_dir()
-    with Client(url) as client:
-        wanted = [(each.offset, each.value) for each in client.read(SHARD)]
-    rows = spark.read.parquet(str(out)).select("offset", "value").collect()
-    assert sorted((row["offset"], bytes(row["value"])) for row in rows) == wanted
-
-
-def test_export_of_nothing_is_one_line(
-    spark: SparkSession, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    arguments = ["--snapshots", place, "--shard", "none", "--out", str(tmp_path / "out")]
-    assert export_job.main(arguments) == 8
-    told = capsys.readouterr().err.splitlines()
-    assert told == [f"export: there is no snapshot of none in {place}"]
-    assert not (tmp_path / "out").exists()
+def _is_led_by_another(old: str, found: Any) -> bool:
+    return found["leader"] not in (None, old)
 
 
 @pytest.fixture(scope="module")
-def replicas(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot of each node, after a change of leader."""
-    top = tmp_path_factory.mktemp("replicas") / "snapshots"
-    leader = cluster.shard(SHARD)["leader"]
-    other = next(each for each in cluster.shard(SHARD)["ensemble"] if each != leader)
-    cluster.run(f"ops promote {SHARD} {other}")
-    cluster.append(SHARD, [b"after"] * 10)
-    for number in (1, 2, 3):
-        cluster.run(
-            f"snapshot create {SHARD} file://{top} --node node-{number} --segment-bytes 65536"
-        )
+def lived(cluster: LocalCluster, url: str) -> list[Record]:
+    """All that is in a shard whose leader was killed, and that was scaled down and up again."""
+    cluster.run(f"shard create {EVENTS}")
+    with Client(url) as client, client.producer(EVENTS, batch_bytes=4096) as producer:
+        for part in range(2):
+            for number in range(500):
+                key = b"user %d" % (number * number % 7)
+                ms = BEGUN_MS + part * DAY_MS + number * 60_000
+                producer.append(b"%d.%d" % (part, number) + bytes(number), key, timestamp_ms=ms)
+            producer.append(b"without a key")
+            if part == 0:
+                leader = cluster.shard(EVENTS)["leader"]
+                cluster.run(f"local kill {leader}")
+                cluster.until(EVENTS, partial(_is_led_by_another, leader))
+                cluster.run("local up")
+                cluster.run(f"shard scale {EVENTS} --replicas 2")
+        producer.flush()
+        cluster.run(f"shard scale {EVENTS} --replicas 3")
+        return list(client.read(EVENTS))
+
+
+@pytest.fixture(scope="module")
+def kept(
+    cluster: LocalCluster, lived: list[Record], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A snapshot of it, and one of each node."""
+    top = tmp_path_factory.mktemp("lived") / "snapshots"
+    for node in ("", *(f" --node node-{number}" for number in (1, 2, 3))):
+        cluster.run(f"snapshot create {EVENTS} file://{top} --segment-bytes {SEGMENT_BYTES}{node}")
     return top
 
 
-def audit(top: Path) -> int:
-    return audit_job.main(["--snapshots", f"file://{top}", "--shard", SHARD])
+def arguments(top: Path, *more: object, shard: str = EVENTS) -> list[str]:
+    return ["--snapshots", f"file://{top}", "--shard", shard, *map(str, more)]
 
 
-def test_replicas_that_agree(
-    spark: SparkSession, replicas: Path, capsys: pytest.CaptureFixture[str]
+def spoilt(kept: Path, tmp_path: Path, spoil: Callable[[Path], None]) -> tuple[Path, Any]:
+    """A copy, with one segment changed; and what its manifest says of that."""
+    top = tmp_path / "snapshots"
+    shutil.copytree(kept, top)
+    manifest = json.loads(min((top / EVENTS / "snapshots").iterdir()).read_text())
+    segment = manifest["segments"][1]
+    spoil(top / EVENTS / "segments" / segment["name"])
+    return top, segment
+
+
+def flip(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[3000] ^= 4
+    path.write_bytes(whole)
+
+
+def test_export_by_day_and_shard(
+    spark: SparkSession, kept: Path, lived: list[Record], tmp_path: Path
 ):
-    assert audit(replicas) == 0
+    out = tmp_path / "out"
+    assert export_job.main(arguments(kept, "--out", out)) == 0
+    assert (out / "_SUCCESS").exists()
+    day = f"{datetime.fromtimestamp(BEGUN_MS / 1000, UTC):%Y-%m-%d}"
+    assert (out / f"day={day}" / f"shard={EVENTS}").is_dir()
+    rows = spark.read.parquet(str(out)).select("offset", "value").collect()
+    assert sorted((row["offset"], bytes(row["value"])) for row in rows) == [
+        (each.offset, each.value) for each in lived
+    ]
+
+
+@pytest.mark.parametrize("job", [export_job.main, compact_job.main, sessionize_job.main])
+def test_what_is_missing_is_one_line_and_leaves_nothing(
+    spark: SparkSession, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], job: Job
+):
+    out = tmp_path / "out"
+    assert job(arguments(kept, "--out", out, shard="none")) == 9
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"there is no snapshot of none in file://{kept}")
+    assert not out.exists()
+    top, segment = spoilt(kept, tmp_path, Path.unlink)
+    assert job(arguments(top, "--out", out)) == 7
+    (line,) = capsys.readouterr().err.splitlines()
+    assert segment["name"] in line
+    assert line.endswith("it is missing")
+    assert not out.exists()
+
+
+def test_replicas_that_agree(spark: SparkSession, kept: Path, capsys: pytest.CaptureFixture[str]):
+    assert audit_job.main(arguments(kept)) == 0
     told = capsys.readouterr().out
-    assert f"{SHARD}: 3 replicas" in told
+    assert f"{EVENTS}: 3 replicas" in told
     assert "same chain, no gap, no request twice" in told
 
 
 def test_planted_damage_is_found_and_placed(
-    spark: SparkSession, replicas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    top = tmp_path / "snapshots"
-    shutil.copytree(replicas, top)
-    manifest = json.loads(sorted((top / SHARD / "snapshots").iterdir())[0].read_text())
-    segment = manifest["segments"][1]
-    path = top / SHARD / "segments" / segment["name"]
-    whole = bytearray(path.read_bytes())
-    whole[3000] ^= 4
-    path.write_bytes(whole)
-    assert audit(top) == 7
+    top, segment = spoilt(kept, tmp_path, flip)
+    assert audit_job.main(arguments(top)) == 7
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "damaged in" in each]
     assert segment["name"] in line
     assert "node-1" in line
     offset = int(line.partition("at offset ")[2].split(":")[0])
     assert segment["first"] <= offset < segment["end"]
+
+
+def test_replicas_that_do_not_agree(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """One has another entry at offset 4, one a request twice, one lost an entry for good."""
+    place = f"file://{tmp_path}"
+    same = [b"same"] * 4
+    Made("x").append(1, same).append(2, [b"a"] * 2).lose(3, 2).put(place, "1", "node-1")
+    Made("x").append(1, same).append(2, [b"b"] * 2).put(place, "2", "node-2")
+    Made("x").append(1, same).append(1, [b"a"] * 2).put(place, "3", "node-3")
+    assert audit_job.main(["--snapshots", place, "--shard", "x"]) == 7
+    told = capsys.readouterr().out
+    assert "at offset 4 the replicas differ: node-1, node-2, node-3 have 3 different" in told
+    assert (
+        "request 1 of session 1 is there 2 times in the copy of node-3, first at offset 0" in told
+    )
+    assert "at offset 0 the" not in told
+    assert "offsets [6, 8) were given up, in the copies of node-1" in told
+
+
+def test_profile_as_a_table_and_as_a_page(
+    spark: SparkSession,
+    kept: Path,
+    lived: list[Record],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    html = tmp_path / "profile.html"
+    assert profile_job.main(arguments(kept, "--html", html)) == 0
+    told = capsys.readouterr().out
+    assert f"{len(lived):,}" in told
+    assert f"{KEYS}; 2 records without" in told
+    page = html.read_text()
+    assert page.count("<svg") == 5
+    assert f"Profile of {EVENTS}" in page
+    epochs = told.partition("epoch ")[2].splitlines()[1:-1]
+    assert len(epochs) >= 2  # the leader was killed
+
+
+def test_compact_leaves_the_latest_of_each_key(
+    spark: SparkSession, kept: Path, lived: list[Record], tmp_path: Path
+):
+    out = tmp_path / "out"
+    assert compact_job.main(arguments(kept, "--out", out)) == 0
+    rows = spark.read.parquet(str(out)).collect()
+    latest = {each.key: (each.offset, each.value) for each in lived if each.key is not None}
+    assert {bytes(row["key"]): (row["offset"], bytes(row["value"])) for row in rows} == latest
+    assert len(rows) == len(latest)
+
+
+def test_sessions_of_a_snapshot_and_of_a_stream(
+    spark: SparkSession,
+    kept: Path,
+    url: str,
+    lived: list[Record],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    gap = ("--gap", "2 hours", "--late", "3 hours")
+    out = tmp_path / "out"
+    assert sessionize_job.main(arguments(kept, "--out", out, *gap)) == 0
+    keyed = [each for each in lived if each.key is not None]
+    assert f"of {len(keyed)} records, {len(keyed)} of them late" in capsys.readouterr().out
+    rows = spark.read.parquet(str(out)).collect()
+    found = {(bytes(row["key"]), row["start"]): row["records"] for row in rows}
+    wanted = sessions(keyed, 7_200_000)
+    assert found == wanted
+    live = ["--cluster", url, "--shard", EVENTS, "--out", str(tmp_path / "stream"), *gap]
+    live += ["--checkpoint", str(tmp_path / "checkpoint"), "--once"]
+    assert sessionize_job.main(live) == 0
+    rows = spark.read.parquet(str(tmp_path / "stream")).collect()
+    streamed = {(bytes(row["key"]), row["start"]): row["records"] for row in rows}
+    day = datetime.fromtimestamp((BEGUN_MS + DAY_MS) / 1000, UTC).replace(tzinfo=None)
+    closed = {each: count for each, count in wanted.items() if each[1] < day}
+    assert closed.items() <= streamed.items() <= wanted.items()
+
+
+def sessions(records: Sequence[Record], gap_ms: int) -> dict[tuple[bytes, datetime], int]:
+    """What `sessionize` should find, in plain Python."""
+    found: dict[tuple[bytes, datetime], int] = {}
+    latest: dict[bytes, tuple[int, datetime]] = {}
+    for each in sorted(records, key=lambda it: it.timestamp_ms):
+        assert each.key is not None
+        before = latest.get(each.key)
+        if before is None or each.timestamp_ms >= before[0] + gap_ms:
+            start = datetime.fromtimestamp(each.timestamp_ms / 1000, UTC).replace(tzinfo=None)
+        else:
+            start = before[1]
+        latest[each.key] = (each.timestamp_ms, start)
+        found[each.key, start] = found.get((each.key, start), 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("script", sorted(JOBS.glob("*.py")), ids=lambda path: path.stem)
+def test_each_job_is_a_script_and_a_command(script: Path):
+    name = script.stem.removeprefix("shard_")
+    assert name in SPARK_JOBS
+    told = subprocess.run(
+        [sys.executable, script, "--help"],
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert f"usage: {name}" in told
+    assert "--shard" in told
+    result = CliRunner().invoke(main, ["spark", name, "--help"])
+    assert result.exit_code == 0
+    assert result.output == told
+
+
+def test_what_a_job_cannot_do_is_told(
+    spark: SparkSession, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "there").mkdir()
+    assert export_job.main(arguments(kept, "--out", tmp_path / "there")) == 9
+    assert capsys.readouterr().err == f"export: {tmp_path}/there exists\n"
+    assert export_job.main(arguments(kept, "--out", tmp_path / "x", "--columns", "colour")) == 2
+    assert "'columns' is 'colour,shard,timestamp'" in capsys.readouterr().err
+    assert sessionize_job.main(arguments(kept, "--out", "x", "--checkpoint", "y")) == 2
+    assert "a snapshot never changes" in capsys.readouterr().err
+    assert audit_job.main(arguments(kept, shard="none")) == 9
+    assert "there is no snapshot of a node of none" in capsys.readouterr().err
+    assert profile_job.main(arguments(kept, "--html", tmp_path / "no" / "x.html")) == 9

@@ -32,6 +32,7 @@ from shardlog_spark.options import Options, read_options
 from shardlog_spark.reading import Bounds, FilteringReader, ShardlogReader
 from shardlog_spark.streaming import ShardlogStreamReader, _limited
 from shardlog_spark.writing import ShardlogWriter
+from spark.made_snapshots import Made
 
 
 def live(url: str, **options: str) -> Options:
@@ -202,6 +203,24 @@ def test_a_partition_that_is_written_again_is_there_once(tmp_path: Path):
         assert sorted(found) == sorted(
             value for part in parts for batch in part for value in batch["value"].to_pylist()
         )
+
+
+def test_what_was_given_up_is_told_or_skipped(tmp_path: Path):
+    place = f"file://{tmp_path}"
+    Made(SHARD).append(1, [b"a"] * 3).lose(2, 4).append(3, [b"b"] * 2).put(place, "one")
+
+    def reader(**options: str) -> ShardlogReader:
+        return ShardlogReader(read_options({"path": place, "subscribe": SHARD, **options}))
+
+    with pytest.raises(DataLost, match=r"offsets \[3, 7\) of 'orders' were given up"):
+        reader().partitions()  # before a task starts
+    around = [(offset, b"a") for offset in range(3)] + [(7, b"b"), (8, b"b")]
+    assert read(reader(failOnDataLoss="false")) == around
+    assert read(reader(startingOffsets='{"orders": 7}')) == around[3:]
+    assert read(reader(endingOffsets='{"orders": 3}')) == around[:3]
+    planned = reader(failOnDataLoss="false").partitions()
+    with pytest.raises(DataLost, match="nobody has them"):
+        rows_of(reader(), planned)
 
 
 def test_what_cannot_be_streamed():

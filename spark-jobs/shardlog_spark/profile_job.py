@@ -1,0 +1,165 @@
+"""`profile`: what a shard is like: rates, sizes, keys, epochs, and how late records come.
+
+Everything is counted by Spark in three passes over the columns that are needed; what is left for
+the driver are a few hundred rows, however long the log is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from shardlog_spark.failures import CannotWrite
+from shardlog_spark.job import OK, run, source, source_arguments
+from shardlog_spark.profile_facts import Bucket, Epoch, KeyCount, Profile, SizeClass, nice_width_ms
+from shardlog_spark.profile_page import page
+from shardlog_spark.profile_text import text
+
+COLUMNS = "key,value,shard,offset,epoch,timestamp,appended"
+KEYS_SHOWN = 15
+_ACCURACY = 1_000
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="profile", description="Rates, sizes, keys, epochs and lateness of records."
+    )
+    source_arguments(made)
+    made.add_argument("--html", metavar="FILE", type=Path, help="a page with plots, in one file")
+    return made
+
+
+def profile(spark: SparkSession, given: argparse.Namespace) -> int:
+    records = source(spark, given, COLUMNS).select(
+        "shard", "offset", "epoch", "key",
+        F.unix_millis("appended").alias("at_ms"),
+        (F.unix_millis("appended") - F.unix_millis("timestamp")).alias("late_ms"),
+        F.length("value").alias("size"),
+    )  # fmt: skip
+    found = profiles(records)
+    for each in found:
+        print(text(each))
+    if not found:
+        print("there are no records")
+    if given.html is not None:
+        try:
+            given.html.write_text(page(found))
+        except OSError as failure:
+            raise CannotWrite(f"{given.html}: {failure.strerror}") from failure
+        print(f"the page is {given.html}")
+    return OK
+
+
+def profiles(records: DataFrame) -> list[Profile]:
+    """One for each shard that has records, by name."""
+    totals = {row["shard"]: row for row in _totals(records).collect()}
+    if not totals:
+        return []
+    first = min(row["first_ms"] for row in totals.values())
+    last = max(row["last_ms"] for row in totals.values())
+    width_ms = nice_width_ms(last - first)
+    parts = _parts(records, width_ms).collect()
+    counts = _counts(records).persist(StorageLevel.DISK_ONLY)
+    try:
+        return [
+            _profile(totals[shard], width_ms, [row for row in parts if row["shard"] == shard],
+                     counts.where(F.col("shard") == shard))
+            for shard in sorted(totals)
+        ]  # fmt: skip
+    finally:
+        counts.unpersist()
+
+
+def _totals(records: DataFrame) -> DataFrame:
+    def shares(column: str, *shares: float) -> Column:
+        return F.percentile_approx(column, list(shares), _ACCURACY)
+
+    return records.groupBy("shard").agg(
+        F.count("*").alias("records"),
+        F.sum("size").alias("bytes"),
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.min("at_ms").alias("first_ms"),
+        F.max("at_ms").alias("last_ms"),
+        F.count_if(F.col("key").isNull()).alias("keyless"),
+        shares("size", 0.5, 0.9, 0.99, 1.0).alias("sizes"),
+        shares("late_ms", 0.5, 0.9, 0.99, 1.0).alias("late_ms"),
+    )
+
+
+def _parts(records: DataFrame, width_ms: int) -> DataFrame:
+    bucket = F.floor(F.col("at_ms") / width_ms) * width_ms
+    power = F.when(F.col("size") == 0, 0).otherwise(F.floor(F.log2("size")) + 1)
+    return records.groupBy(
+        "shard", "epoch", bucket.alias("bucket_ms"), power.cast("int").alias("power")
+    ).agg(
+        F.count("*").alias("records"),
+        F.sum("size").alias("bytes"),
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.min("at_ms").alias("first_ms"),
+        F.max("at_ms").alias("last_ms"),
+    )
+
+
+def _counts(records: DataFrame) -> DataFrame:
+    keyed = records.where("key is not null")
+    return keyed.groupBy("shard", "key").agg(
+        F.count("*").alias("records"), F.sum("size").alias("bytes")
+    )
+
+
+def _profile(total: Row, width_ms: int, parts: list[Row], counts: DataFrame) -> Profile:
+    top = counts.orderBy(F.desc("records"), "key").limit(KEYS_SHOWN).collect()
+    keys = counts.agg(F.count("*"), F.percentile_approx("records", [0.5, 0.99], _ACCURACY)).first()
+    assert keys is not None
+    return Profile(
+        total["shard"], total["records"], total["bytes"], total["first"], total["last"] + 1,
+        total["first_ms"], total["last_ms"], total["keyless"], keys[0], tuple(keys[1] or (0, 0)),
+        tuple(total["sizes"]), tuple(total["late_ms"]), width_ms,
+        tuple(KeyCount(bytes(row["key"]), row["records"], row["bytes"]) for row in top),
+        _buckets(parts), _epochs(parts), _sizes(parts),
+    )  # fmt: skip
+
+
+def _buckets(parts: list[Row]) -> tuple[Bucket, ...]:
+    found: dict[int, Bucket] = {}
+    for row in parts:
+        at = row["bucket_ms"]
+        old = found.get(at, Bucket(at, 0, 0))
+        found[at] = Bucket(at, old.records + row["records"], old.bytes + row["bytes"])
+    return tuple(found[at] for at in sorted(found))
+
+
+def _epochs(parts: list[Row]) -> tuple[Epoch, ...]:
+    found: dict[int, Epoch] = {}
+    for row in parts:
+        epoch = row["epoch"]
+        old = found.get(epoch, Epoch(epoch, row["first"], row["last"] + 1, 0, row["first_ms"],
+                                     row["last_ms"]))  # fmt: skip
+        found[epoch] = Epoch(
+            epoch, min(old.first, row["first"]), max(old.end, row["last"] + 1),
+            old.records + row["records"], min(old.first_ms, row["first_ms"]),
+            max(old.last_ms, row["last_ms"]),
+        )  # fmt: skip
+    return tuple(found[epoch] for epoch in sorted(found))
+
+
+def _sizes(parts: list[Row]) -> tuple[SizeClass, ...]:
+    found: dict[int, int] = {}
+    for row in parts:
+        found[row["power"]] = found.get(row["power"], 0) + row["records"]
+    if not found:
+        return ()
+    powers = range(min(found), max(found) + 1)
+    return tuple(SizeClass(power, found.get(power, 0)) for power in powers)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run("profile", parser(), profile, sys.argv[1:] if arguments is None else arguments)
