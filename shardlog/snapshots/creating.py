@@ -3,8 +3,8 @@
 The log below a commit offset never changes, so nothing has to stop: the end is chosen first, by a
 quorum's word, and everything below it is read whenever it is convenient, from whoever leads then.
 What the destination holds already is not read at all, after one look whether it belongs to this
-log.  Segments are put while the next one is being read.  The manifest comes last: before it there
-is no snapshot, only segments that the next attempt finds.
+log.  Segments are hashed and put while the next ones are being read.  The manifest comes last:
+before it there is no snapshot, only segments that the next attempt finds.
 
 Of one node's own copy everything is read, because the point is what this node has; equal segments
 are still one object.
@@ -15,16 +15,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shardlog.client.failures import OffsetTrimmed
 from shardlog.snapshots import marks
 from shardlog.snapshots.archive import Archive, segment_name
 from shardlog.snapshots.failures import DestinationBusy, NotPossible, ObjectExists
-from shardlog.snapshots.gathering import SEGMENT_BYTES, Gathering, Made
+from shardlog.snapshots.gathering import SEGMENT_BYTES, Gathering
 from shardlog.snapshots.manifest import SESSIONS_MAX, Manifest, SegmentInfo, history_of
 from shardlog.snapshots.reuse import Known
 from shardlog.snapshots.segment_bytes import Writer
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 TRIMMED_TIMES_MAX = 5
 """So often a snapshot begins anew because the log was trimmed under it."""
+PUTTING_MAX = 2
+"""So many segments are on their way while one is gathered."""
+ROOM_BYTES = 4 << 20
+"""A segment is longer than it should be by its last entry and its index."""
 
 
 @dataclass(slots=True)
@@ -107,6 +112,14 @@ def _new_id() -> str:
     return f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{secrets.token_hex(4)}"
 
 
+class _Put(NamedTuple):
+    """A segment that is at the destination."""
+
+    gathering: Gathering
+    info: SegmentInfo
+    sessions: tuple[Writer, ...]
+
+
 class _Creation:
     """One attempt."""
 
@@ -127,7 +140,8 @@ class _Creation:
         self._manifests: list[Manifest] = []
         self._segments: list[SegmentInfo] = []
         self._sessions: dict[int, Writer] = {}
-        self._putting: asyncio.Task[None] | None = None
+        self._putting: deque[asyncio.Future[_Put]] = deque()
+        self._rooms: list[bytearray] = []
 
     async def segments(self, commit: int, wanted: int | None) -> tuple[SegmentInfo, ...]:
         first = await self._reader.first()
@@ -150,7 +164,8 @@ class _Creation:
         try:
             await self._read(progress.at, end)
         finally:
-            await self._until_put()
+            while self._putting:
+                await self._until_put()
         return tuple(self._segments)
 
     def sessions(self) -> tuple[Writer, ...]:
@@ -200,7 +215,7 @@ class _Creation:
         async for entries in self._reader.entries(start, end, parent):
             for header, raw in entries:
                 if gathering is None:
-                    gathering = Gathering(header.base, header.parent)
+                    gathering = Gathering(header.base, header.parent, self._room())
                     cut = self._known.cut(header.base, end)
                 gathering.add(header, raw)
                 self._progress.read_bytes += len(raw)
@@ -214,29 +229,38 @@ class _Creation:
         if gathering is not None:
             await self._finish(gathering)
 
-    async def _finish(self, gathering: Gathering) -> None:
-        """One segment is being put while the next is gathered."""
-        made = await asyncio.to_thread(gathering.made)
-        name = segment_name(made.index.base, made.index.end, made.digest)
-        self._note(SegmentInfo.of(name, len(made.data), made.digest, made.index),
-                   made.index.sessions)  # fmt: skip
-        await self._until_put()
-        there = self._known.pieces.get(name)
-        if there is not None and there.size == len(made.data):
-            self._progress.reused_segments += 1
-            self._progress.reused_bytes += there.size
-            return
-        self._putting = asyncio.ensure_future(asyncio.to_thread(self._put, name, made))
+    def _room(self) -> bytearray:
+        return self._rooms.pop() if self._rooms else bytearray(self._segment_bytes + ROOM_BYTES)
 
-    def _put(self, name: str, made: Made) -> None:
-        self._archive.destination.put(self._archive.segment_path(name), made.data)
-        self._progress.written_segments += 1
-        self._progress.written_bytes += len(made.data)
+    async def _finish(self, gathering: Gathering) -> None:
+        """It goes on its way; they are noted in the order of the log."""
+        while len(self._putting) >= PUTTING_MAX:
+            await self._until_put()
+        self._putting.append(asyncio.ensure_future(asyncio.to_thread(self._put, gathering)))
+
+    def _put(self, gathering: Gathering) -> _Put:
+        made = gathering.made()
+        name = segment_name(made.index.base, made.index.end, made.digest)
+        size = len(made.data)
+        info = SegmentInfo.of(name, size, made.digest, made.index)
+        there = self._known.pieces.get(name)
+        if there is None or there.size != size:
+            self._archive.destination.put(self._archive.segment_path(name), made.data)
+        made.data.release()
+        return _Put(gathering, info, made.index.sessions)
 
     async def _until_put(self) -> None:
-        if self._putting is not None:
-            putting, self._putting = self._putting, None
-            await putting
+        """The first of those on their way is there."""
+        gathering, info, sessions = await self._putting.popleft()
+        self._rooms.append(gathering.leave())
+        self._note(info, sessions)
+        there = self._known.pieces.get(info.name)
+        if there is not None and there.size == info.size:
+            self._progress.reused_segments += 1
+            self._progress.reused_bytes += info.size
+        else:
+            self._progress.written_segments += 1
+            self._progress.written_bytes += info.size
 
     def _note(self, segment: SegmentInfo, sessions: tuple[Writer, ...]) -> None:
         self._segments.append(segment)

@@ -1,7 +1,8 @@
 """Entries become a segment: gathered as they come, described while they pass.
 
 A segment is closed when it has reached its size, so it is one entry longer at most.  Only what the
-entries say decides what stands in it.
+entries say decides what stands in it.  Fresh memory costs more than copying into it, so the room
+that a segment is gathered in is used again for a later one.
 """
 
 from __future__ import annotations
@@ -33,22 +34,25 @@ _DATA = Kind.DATA
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A whole segment; `digest` is the SHA-256 of its bytes."""
+    """A whole segment; `digest` is the SHA-256 of its bytes, which stand in the room."""
 
-    data: bytearray
+    data: memoryview
     digest: str
     index: Index
 
 
 class Gathering:
-    """From the entry at `base` on, which must name `parent`."""
+    """From the entry at `base` on, which must name `parent`; `room` is used by nobody else."""
 
-    def __init__(self, base: int, parent: int) -> None:
+    def __init__(self, base: int, parent: int, room: bytearray | None = None) -> None:
         self.base = base
         self.parent = parent
         self.end = base
         self._head = parent
-        self._data = bytearray(pack_head(base, parent))
+        self._room = bytearray() if room is None else room
+        self._view = memoryview(self._room)
+        self._size = 0
+        self._write(pack_head(base, parent))
         self._entries = self._records = self._compressions = 0
         self._blocks: list[Block] = []
         self._block: _Open | None = None
@@ -56,7 +60,16 @@ class Gathering:
         self._sessions: dict[int, Writer] = {}
 
     def __len__(self) -> int:
-        return len(self._data)
+        return self._size
+
+    def _write(self, data: Buffer) -> None:
+        end = self._size + len(data)
+        if end > len(self._view):
+            self._view.release()
+            self._room.extend(bytes(max(end, 2 * self._size) - len(self._room)))
+            self._view = memoryview(self._room)
+        self._view[self._size : end] = data
+        self._size = end
 
     @property
     def is_empty(self) -> bool:
@@ -67,8 +80,8 @@ class Gathering:
         assert header.base == self.end, f"{header.id} does not continue at {self.end}"
         block = self._block
         if block is None:
-            block = self._block = _Open(header.base, len(self._data), self._head)
-        self._data += raw
+            block = self._block = _Open(header.base, self._size, self._head)
+        self._write(raw)
         self.end, self._head = header.base + header.count, header.checksum
         self._entries += 1
         if not self._spans or self._spans[-1].epoch != header.epoch:
@@ -88,25 +101,31 @@ class Gathering:
             if header.request:
                 self._sessions[header.session] = Writer(header.session, header.request, header.base)
         block.note(header.timestamp_ms, flags)
-        if len(self._data) - block.position >= BLOCK_BYTES:
+        if self._size - block.position >= BLOCK_BYTES:
             self._close_block(block)
 
     def _close_block(self, block: _Open) -> None:
-        self._blocks.append(block.closed(len(self._data)))
+        self._blocks.append(block.closed(self._size))
         self._block = None
 
     def made(self) -> Made:
         """The segment.  Nothing can be added afterwards."""
         if self._block is not None:
             self._close_block(self._block)
-        assert self._blocks and len(self._data) > HEAD.size, "a segment has entries"
+        assert self._blocks and self._size > HEAD.size, "a segment has entries"
         index = Index(
             self.base, self.end, self.parent, self._head, self._entries, self._records,
             tuple(self._blocks), tuple(self._spans),
             tuple(self._sessions[each] for each in sorted(self._sessions)), self._compressions,
         )  # fmt: skip
-        self._data += pack_tail(index)
-        return Made(self._data, sha256(self._data).hexdigest(), index)
+        self._write(pack_tail(index))
+        data = self._view[: self._size]
+        return Made(data, sha256(data).hexdigest(), index)
+
+    def leave(self) -> bytearray:
+        """The room, for another; what was made of it must not be used any more."""
+        self._view.release()
+        return self._room
 
 
 class _Open:
