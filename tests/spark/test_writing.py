@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from local.commands import LocalCluster
 from pyspark import TaskContext
@@ -54,20 +53,20 @@ def test_a_task_that_runs_again_appends_nothing_twice(
     cluster.run("shard create retried --replicas 1")
     failed = tmp_path / "failed"
 
-    def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def fails_once(numbers: Iterator[int]) -> Iterator[tuple[str]]:
         """Late, when much of it has been appended."""
         context = TaskContext.get()
         assert context is not None
-        for number, batch in enumerate(batches):
-            if context.attemptNumber() == 0 and number == 3:
+        for count, number in enumerate(numbers):
+            if context.attemptNumber() == 0 and count == 4000:
                 failed.touch()
                 raise OSError("this attempt fails")
-            yield batch
+            yield (str(number),)
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     try:
-        rows = spark.range(0, 10_000, 1, 2).selectExpr("cast(id as string) as value")
-        write(rows.mapInArrow(fails_once, "value string"), url, "retried", sessions=2)
+        rows = spark.sparkContext.parallelize(range(10_000), 2).mapPartitions(fails_once)
+        write(spark.createDataFrame(rows, "value string"), url, "retried", sessions=2)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert failed.exists()
