@@ -11,7 +11,13 @@ import rich_click as click
 from shardlog.cli.client import client_options, shard_argument
 from shardlog.cli.cluster import complete_node
 from shardlog.cli.output import Json, is_for_programs, output_option, print_table, print_value
-from shardlog.cli.snapshot_place import archive_of, bar, snapshot_failures, url_argument
+from shardlog.cli.snapshot_place import (
+    archive_of,
+    bar,
+    older_option,
+    snapshot_failures,
+    url_argument,
+)
 
 if TYPE_CHECKING:
     from shardlog.snapshots.archive import Archive
@@ -32,6 +38,7 @@ COLUMNS = "id first> end> records> bytes> written> reused> seconds>"
               "to the end of its batch.  [default: all that is committed]")  # fmt: skip
 @click.option("--keep", type=click.IntRange(min=1), metavar="N", help="Delete all older ones but "
               "the last N, this one included.")  # fmt: skip
+@older_option
 @click.option("--segment-bytes", type=click.IntRange(64 << 10, 1 << 30), default=32 << 20,
               show_default=True, help="How long a new segment becomes.")  # fmt: skip
 @output_option
@@ -42,6 +49,7 @@ def create(
     node: str | None,
     end: int | None,
     keep: int | None,
+    older_ms: int | None,
     segment_bytes: int,
     output: str,
     url: str,
@@ -65,7 +73,9 @@ def create(
             manifest = asyncio.run(
                 _created(archive, node, end, segment_bytes, url, timeout_ms, progress)
             )
-        collected = None if keep is None else _kept(archive, keep)
+        collected = None
+        if keep is not None or older_ms is not None:
+            collected = _kept(archive, keep or 1, older_ms)
         lost = given_up(archive, manifest.segments, Wanted())
     _print(manifest, progress, collected, lost, time.monotonic() - begun, output)
 
@@ -88,10 +98,10 @@ async def _created(
         )
 
 
-def _kept(archive: Archive, keep: int) -> Collected:
+def _kept(archive: Archive, keep: int, older_ms: int | None) -> Collected:
     from shardlog.snapshots.collecting import delete, surplus
 
-    return delete(archive, surplus(archive.manifests(), keep))
+    return delete(archive, surplus(archive.manifests(), keep, older_ms))
 
 
 def _print(

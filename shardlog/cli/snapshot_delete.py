@@ -7,7 +7,7 @@ import rich_click as click
 from shardlog.cli.client import shard_argument
 from shardlog.cli.failures import BadUsage
 from shardlog.cli.output import Json, is_for_programs, output_option, print_value
-from shardlog.cli.snapshot_place import archive_of, snapshot_failures, url_argument
+from shardlog.cli.snapshot_place import archive_of, older_option, snapshot_failures, url_argument
 
 
 @click.command()
@@ -16,24 +16,32 @@ from shardlog.cli.snapshot_place import archive_of, snapshot_failures, url_argum
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N",
               help="All but the last N, counted for each --node apart.")  # fmt: skip
+@older_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_option
 def delete(
-    shard: str, place: str, ids: tuple[str, ...], keep: int | None, yes: bool, output: str
+    shard: str,
+    place: str,
+    ids: tuple[str, ...],
+    keep: int | None,
+    older_ms: int | None,
+    yes: bool,
+    output: str,
 ) -> None:
     """Delete snapshots of SHARD at URL, and segments that no other snapshot names.
 
     While a snapshot is being created no segments are collected; the next `delete` does it.
     """
-    if bool(ids) == (keep is not None):
-        raise BadUsage("either IDs or --keep N say which snapshots are meant")
+    by_rule = keep is not None or older_ms is not None
+    if bool(ids) == by_rule:
+        raise BadUsage("either IDs, or --keep N and --older-than TIME, say which are meant")
     with snapshot_failures():
         from shardlog.snapshots.collecting import delete as deleted
         from shardlog.snapshots.collecting import surplus
 
         archive = archive_of(shard, place)
-        if keep is not None:
-            ids = tuple(surplus(archive.manifests(), keep))
+        if by_rule:
+            ids = tuple(surplus(archive.manifests(), keep or 0, older_ms))
         else:
             _require_there(shard, ids, archive.ids())
         if ids and not yes:

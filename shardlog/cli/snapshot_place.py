@@ -11,6 +11,7 @@ import rich_click as click
 from shardlog.cli import exit_codes
 from shardlog.cli.client import DamagedLog, failures_as_exit_codes
 from shardlog.cli.failures import BadUsage, CommandFailed
+from shardlog.cli.places import Moment
 
 if TYPE_CHECKING:
     from shardlog.snapshots.archive import Archive
@@ -39,6 +40,15 @@ def id_option(command: F) -> F:
     return click.option(
         "--snapshot", "snapshot_id", metavar="ID", help="Which one.  [default: the newest]"
     )(command)
+
+
+def older_option(command: F) -> F:
+    """Gives a command the argument `older_ms`."""
+    return click.option(
+        "--older-than", "older_ms", type=Moment(), metavar="TIME",
+        help="Delete only what was made before: 2030-01-31T12:00:00Z, 7d (ago); --keep N are kept "
+        "however old they are.",
+    )(command)  # fmt: skip
 
 
 @contextmanager

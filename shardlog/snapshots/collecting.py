@@ -34,13 +34,19 @@ def delete(archive: Archive, ids: Sequence[str]) -> Collected:
     return collect(archive, tuple(ids))
 
 
-def surplus(manifests: Sequence[Manifest], keep: int) -> list[str]:
-    """All but the last `keep`, counted apart for each node and for those of what led."""
+def surplus(
+    manifests: Sequence[Manifest], keep: int, older_than_ms: int | None = None
+) -> list[str]:
+    """All but the last `keep`, counted apart for each node and for those of what led.
+
+    With `older_than_ms`, a time since 1970, only those of them that were made before it.
+    """
     seen: dict[str | None, int] = {}
     found = []
     for manifest in sorted(manifests, key=lambda it: (it.created_ms, it.id), reverse=True):
         seen[manifest.node] = seen.get(manifest.node, 0) + 1
-        if seen[manifest.node] > keep:
+        is_old = older_than_ms is None or manifest.created_ms < older_than_ms
+        if seen[manifest.node] > keep and is_old:
             found.append(manifest.id)
     return found[::-1]
 

@@ -23,6 +23,8 @@ def test_what_others_name_is_kept(tmp_path: Path, place: str):
             await fill(s.client, 30)
             made.append(await create(s.client, archive, segment_bytes=SEGMENT_BYTES))
         assert surplus(made, 2) == [made[0].id, made[1].id]
+        assert surplus(made, 1, made[1].created_ms) == [made[0].id]
+        assert surplus(made, 0, made[3].created_ms + 1) == [each.id for each in made]
         collected = delete(archive, [made[0].id, made[1].id])
         assert archive.ids() == [made[2].id, made[3].id]
         assert collected.why_not is None

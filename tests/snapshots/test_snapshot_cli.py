@@ -47,6 +47,8 @@ def test_from_create_to_restore(cluster: LocalCluster, place: str):
     assert cluster.read(shard) == RECORDS
     kept = cluster.json(f"snapshot create orders {place} --keep 1")
     assert kept["deleted"] == [made["id"], again["id"]]
+    cluster.run(f"snapshot delete orders {place} --older-than 1d --yes")
+    assert len(cluster.json(f"snapshot list orders {place}")["snapshots"]) == 1
     cluster.run(f"snapshot delete orders {place} {kept['id']} --yes")
     assert cluster.json(f"snapshot list orders {place}")["snapshots"] == []
 

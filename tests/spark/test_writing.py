@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,7 +53,7 @@ def test_a_task_that_runs_again_appends_nothing_twice(
     cluster.run("shard create retried --replicas 1")
     failed = tmp_path / "failed"
 
-    def fails_once(numbers: Iterator[int]) -> Iterator[tuple[str]]:
+    def fails_once(numbers: Iterable[int]) -> Iterator[tuple[str]]:
         """Late, when much of it has been appended."""
         context = TaskContext.get()
         assert context is not None
