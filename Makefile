@@ -11,10 +11,10 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test e2e sim soak demo chart proto fmt clean
+.PHONY: help setup check test e2e sim soak demo bench bench-guard chart proto fmt clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv and install Shardlog with its tools (only when something changed)
 
@@ -52,6 +52,13 @@ soak: setup ## Damage files of live nodes under load: make soak MINUTES=10 SEED=
 
 demo: setup ## Watch a real cluster lose its leader, grow, shrink, and lose no record
 	@$(BIN)/shardlog demo
+
+bench: setup ## Beside Kafka, NATS and etcd, into docs/benchmarks.md: QUICK=1 (10 of 60 minutes), ANYWAY=1
+	@mkdir -p build/bench
+	$(BIN)/python -m bench.compare build/bench --page $(if $(QUICK),--quick) $(if $(ANYWAY),--anyway)
+
+bench-guard: setup ## Does the hot path cost more than it did? (BASELINE=1: what it costs now is right)
+	$(BIN)/python -m bench.guard $(if $(BASELINE),--write)
 
 chart: ## Copy crds/ into the chart
 	rm -f charts/shardlog/files/crds/*.yaml

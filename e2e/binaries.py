@@ -72,6 +72,7 @@ PROGRAMS = {
     "etcdutl": Program("etcd", "go.etcd.io/etcd/etcdutl/v3", "v3.6.8"),
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "v3.19.5"),
     "coredns": Program("coredns", "shardlog.dev/e2e/coredns", "v1.14.1"),
+    "nats-server": Program("nats", "github.com/nats-io/nats-server/v2", "v2.15.2"),
     "pause": Program("pause", "shardlog.dev/e2e/pause", "v1"),
 }
 
