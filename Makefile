@@ -58,7 +58,7 @@ bench: setup ## Beside Kafka, NATS and etcd, into docs/benchmarks.md: QUICK=1 (1
 	$(BIN)/python -m bench.compare build/bench --page $(if $(QUICK),--quick) $(if $(ANYWAY),--anyway)
 
 bench-guard: setup ## Does the hot path cost more than it did? (BASELINE=1: what it costs now is right)
-	$(BIN)/python -m bench.guard $(if $(BASELINE),--write)
+	@PYTHONPATH=tests $(BIN)/python -m bench.guard $(if $(BASELINE),--write)
 
 chart: ## Copy crds/ into the chart
 	rm -f charts/shardlog/files/crds/*.yaml

@@ -17,8 +17,8 @@ from pathlib import Path
 from .programs import KAFKA, java, kafka_class_path, load_program
 from .system import HOST, Failed, Running, System, free_ports, stopped_at_the_end
 
-START_TIMEOUT_S = 150
-FORMAT_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
+FORMAT_TIMEOUT_S = 120
 MESSAGE_BYTES_MAX = 8 << 20
 CLUSTER = "shardlogBenchCluster00"
 JVM = (

@@ -120,8 +120,8 @@ def _how(run: Run) -> list[str]:
         "Kafka, NATS and etcd are loaded by a Go program with franz-go, nats.go and clientv3; "
         "Shardlog by `shardlog.client` on uvloop. Nothing is compressed, values are random. "
         "Offered records are due at fixed times and their latency counts from then, whether or "
-        "not earlier ones were answered; those never answered count as if answered at the end. Cold reads come "
-        "after the files were taken out of the page cache. A pause is the longest time without an "
+        "not earlier ones were answered; those never answered count as if answered at the end. "
+        "Cold reads come after the files were taken out of the page cache. A pause is the longest time without an "
         "acknowledgement to sixteen appends in flight, each repeated until it is acknowledged.", "",
     ]  # fmt: skip
 
