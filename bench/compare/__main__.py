@@ -90,12 +90,16 @@ def main() -> int:
     try:
         tell("yardstick")
         before = yardstick.taken(given.directory, plan)
-        columns = compared(given.only, plan, given.directory)
-        tell("yardstick")
-        after = yardstick.taken(given.directory, plan)
     except yardstick.NoYardstick as failure:
         tell(f"no yardstick, so no comparison: {failure}")
         return EXIT_UNFIT
+    columns = compared(given.only, plan, given.directory)
+    try:
+        tell("yardstick")
+        after = yardstick.taken(given.directory, plan)
+    except yardstick.NoYardstick as failure:
+        tell(f"no yardstick afterwards: {failure}")
+        after = {}
     systems = {name: SYSTEMS[name]() for name in given.only}
     run = Run(
         machine=machine.described(),
@@ -106,7 +110,7 @@ def main() -> int:
         versions={name: each.version for name, each in systems.items()},
         settings={name: each.settings for name, each in systems.items()},
         columns=columns,
-        yardstick={name: (value + after[name]) / 2 for name, value in before.items()},
+        yardstick={name: (value + after.get(name, value)) / 2 for name, value in before.items()},
         drifts={n: by for n, by in drifts(before, after).items() if n in yardstick.DRIFT_OF},
         plan=plan,
         plots=plots(columns, DOCS / "benchmarks") if given.page else [],

@@ -43,6 +43,8 @@ def marks(run: Run, busy_max: float) -> list[str]:
     found = []
     if run.busy_before > busy_max:
         found.append(f"others used {run.busy_before:.0%} of the machine before it began")
+    if not run.drifts:
+        found.append("the yardstick could not be taken again afterwards")
     for name, by in drifted(run.drifts).items():
         found.append(f"the yardstick's {name} moved by {by:+.0%} during the run")
     return found
@@ -121,8 +123,9 @@ def _how(run: Run) -> list[str]:
         "Shardlog by `shardlog.client` on uvloop. Nothing is compressed, values are random. "
         "Offered records are due at fixed times and their latency counts from then, whether or "
         "not earlier ones were answered; those never answered count as if answered at the end. "
-        "Cold reads come after the files were taken out of the page cache. A pause is the longest time without an "
-        "acknowledgement to sixteen appends in flight, each repeated until it is acknowledged.", "",
+        "Cold reads come after the files were taken out of the page cache. A pause is the longest "
+        "time without an acknowledgement to sixteen appends in flight, each repeated until it is "
+        "acknowledged.", "",
     ]  # fmt: skip
 
 
