@@ -41,8 +41,12 @@ def tell(text: str) -> None:
 
 def compared(names: Sequence[str], plan: Plan, directory: Path) -> list[Column]:
     columns = []
+    end = time.monotonic() + plan.total_s
     for name in names:
         system = SYSTEMS[name]()
+        if time.monotonic() > end:
+            columns.append(Column(name, system.title, system.syncs, {}, {}, "no time was left"))
+            continue
         tell(f"{system.title} {system.version}")
         with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as within:
             outcome = Worker(system, plan, Path(within), tell).work()
@@ -79,8 +83,9 @@ def main() -> int:
     given = arguments.parse_args()
     if unknown := set(given.only) - set(SYSTEMS):
         arguments.error(f"no such system: {', '.join(sorted(unknown))}")
+    directory = given.directory.resolve()
     plan = TRIAL if given.trial else QUICK if given.quick else WHOLE
-    small = machine.too_small(given.directory)
+    small = machine.too_small(directory)
     share = machine.busy(0 if given.anyway else QUIET_WAIT_S)
     unfit = [*small, *([f"others use {share:.0%} of it"] if share > machine.BUSY_MAX else [])]
     if unfit and not given.anyway:
@@ -89,14 +94,14 @@ def main() -> int:
     begun = time.monotonic()
     try:
         tell("yardstick")
-        before = yardstick.taken(given.directory, plan)
+        before = yardstick.taken(directory, plan)
     except yardstick.NoYardstick as failure:
         tell(f"no yardstick, so no comparison: {failure}")
         return EXIT_UNFIT
-    columns = compared(given.only, plan, given.directory)
+    columns = compared(given.only, plan, directory)
     try:
         tell("yardstick")
-        after = yardstick.taken(given.directory, plan)
+        after = yardstick.taken(directory, plan)
     except yardstick.NoYardstick as failure:
         tell(f"no yardstick afterwards: {failure}")
         after = {}

@@ -33,6 +33,8 @@ class Plan:
     """Whether each sweep has a cluster of its own, which begins with empty disks."""
     system_s: float
     """What a system may take; what is left then is left out."""
+    total_s: float
+    """After this no other system is begun."""
     yardstick_turns: int
     yardstick_s: float
 
@@ -40,19 +42,20 @@ class Plan:
 QUICK = Plan(
     seconds=2, warm_up_s=3, turns=1, read_s=5, kills=1, pause_s=30,
     rates=(RATE_LOW, RATE_HIGH), sizes=(16, 16 << 10, 1 << 20), shards=(10,), replicas=(),
-    log_mib=(), fresh=False, system_s=75, yardstick_turns=1, yardstick_s=1,
+    log_mib=(), fresh=False, system_s=75, total_s=480, yardstick_turns=1, yardstick_s=1,
 )  # fmt: skip
 
 WHOLE = Plan(
     seconds=4, warm_up_s=8, turns=3, read_s=15, kills=3, pause_s=45,
     rates=(RATE_LOW, 5_000, 10_000, RATE_HIGH, 50_000),
     sizes=(16, 1 << 10, 8 << 10, 64 << 10, 1 << 20), shards=(10, 100, 1_000), replicas=(5,),
-    log_mib=(64, 256, 1024, 4096), fresh=True, system_s=450, yardstick_turns=3, yardstick_s=1,
+    log_mib=(64, 256, 1024, 4096), fresh=True, system_s=430, total_s=3000,
+    yardstick_turns=3, yardstick_s=1,
 )  # fmt: skip
 
 TRIAL = Plan(
     seconds=0.5, warm_up_s=0.5, turns=1, read_s=2, kills=1, pause_s=40,
     rates=(RATE_LOW, RATE_HIGH), sizes=(1 << 20,), shards=(10,), replicas=(5,),
-    log_mib=(16,), fresh=False, system_s=120, yardstick_turns=1, yardstick_s=0.3,
+    log_mib=(16,), fresh=False, system_s=120, total_s=1200, yardstick_turns=1, yardstick_s=0.3,
 )  # fmt: skip
 """Does it all work?  The figures mean nothing."""

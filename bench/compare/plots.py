@@ -18,7 +18,7 @@ COLOURS = {
 
 def plots(columns: Sequence[Column], directory: Path) -> list[tuple[str, str]]:
     """Those there are figures for: the name of each file, and what it shows."""
-    import matplotlib  # type: ignore[import-not-found]
+    import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "shardlog"

@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -373,7 +373,7 @@ async def independent_bare(given: Given) -> Answer:
     return {"records": records, "seconds": given.seconds, "records_all": records}
 
 
-PATTERNS: dict[str, Callable[[Given], Awaitable[Answer | None]]] = {
+PATTERNS: dict[str, Callable[[Given], Coroutine[Any, Any, Answer | None]]] = {
     "saturated": saturated,
     "independent": independent,
     "independent-bare": independent_bare,

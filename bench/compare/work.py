@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ class Outcome:
     failure: str = ""
     """Why there are none at all."""
     seconds: float = 0
+
+
+def _asked(running: Running, pattern: str, **given: Any) -> Any:
+    """An answer that has something to tell."""
+    answer = running.ask(pattern, **given)
+    if not answer.get("records", len(answer.get("latencies_us", ()))):
+        raise Failed(f"{pattern}: nothing was acknowledged in time")
+    return answer
 
 
 class Worker:
@@ -120,7 +129,7 @@ class Worker:
         plan = self.plan
         for log in ("bench", "cold", "large"):
             running.create(log)
-        running.ask("saturated", log="bench", seconds=plan.warm_up_s)
+        _asked(running, "saturated", log="bench", seconds=plan.warm_up_s)
         self._step("saturated_128", lambda: self._saturated(running))
         turns: list[tuple[str, Callable[[], Figures]]] = [
             ("saturated_1024", lambda: self._rate(running, "large", size=1024)),
@@ -129,16 +138,19 @@ class Worker:
             ("tail_saturated", lambda: self._tail(running)),
         ]
         for rate in plan.rates:
-            turns.append((f"offered_{rate}", lambda rate=rate: self._offered(running, rate)))
+            turns.append((f"offered_{rate}", partial(self._offered, running, rate)))
         for name, work in turns:
-            self._step(name, lambda work=work: middle([work() for _ in range(plan.turns)]))
+            self._step(name, partial(self._turns, work))
+
+    def _turns(self, work: Callable[[], Figures]) -> Figures:
+        return middle([work() for _ in range(self.plan.turns)])
 
     def _saturated(self, running: Running) -> Figures:
         """Turns that fill the log which is read then."""
         found, records = [], 0
         for _ in range(self.plan.turns):
             before = running.used()
-            answer = running.ask("saturated", log="cold", seconds=self.plan.seconds)
+            answer = _asked(running, "saturated", log="cold", seconds=self.plan.seconds)
             after = running.used()
             records += answer["records_all"]
             millions = answer["records_all"] / 1e6
@@ -154,36 +166,38 @@ class Worker:
     def _cold_read(self, running: Running, records: int) -> Figures:
         running.forget_pages()
         count = min(records, READ_RECORDS_MAX)
-        answer = running.ask("read", log="cold", seconds=self.plan.read_s, count=count)
+        answer = _asked(running, "read", log="cold", seconds=self.plan.read_s, count=count)
         return {"cold_read": answer["records"] / answer["seconds"]}
 
     def _rate(self, running: Running, log: str, **given: Any) -> Figures:
-        answer = running.ask("saturated", log=log, seconds=self.plan.seconds, **given)
+        answer = _asked(running, "saturated", log=log, seconds=self.plan.seconds, **given)
         return {f"saturated_{given['size']}": answer["records"] / answer["seconds"]}
 
     def _independent(self, running: Running) -> Figures:
-        given = {"log": "bench", "seconds": self.plan.seconds, "connections": CONNECTIONS}
-        answer = running.ask("independent", **given)
+        given: dict[str, Any] = {
+            "log": "bench", "seconds": self.plan.seconds, "connections": CONNECTIONS,
+        }  # fmt: skip
+        answer = _asked(running, "independent", **given)
         p50, p99, _ = latency_ms(answer["latencies_us"], answer["records"], 0)
         found = {
             "independent": answer["records"] / answer["seconds"],
             "independent_p50": p50, "independent_p99": p99,
         }  # fmt: skip
         if self.outcome.system.speaks_frames:
-            bare = running.ask("independent-bare", **given)
+            bare = _asked(running, "independent-bare", **given)
             found["independent_bare"] = bare["records"] / bare["seconds"]
         return found
 
     def _lone(self, running: Running) -> Figures:
-        answer = running.ask("lone", log="bench", seconds=self.plan.seconds)
+        answer = _asked(running, "lone", log="bench", seconds=self.plan.seconds)
         p50, p99, _ = latency_ms(answer["latencies_us"], answer["records"], 0)
         return {"lone_p50": p50, "lone_p99": p99}
 
     def _offered(self, running: Running, rate: int) -> Figures:
         tail = rate == RATE_LOW
         before = running.used()
-        answer = running.ask(
-            "offered", log="bench", seconds=self.plan.seconds, rate=rate, tail=tail
+        answer = _asked(
+            running, "offered", log="bench", seconds=self.plan.seconds, rate=rate, tail=tail
         )
         after = running.used()
         waited_us = answer["seconds"] * 1e6
@@ -199,7 +213,7 @@ class Worker:
         return found
 
     def _tail(self, running: Running) -> Figures:
-        answer = running.ask("saturated", log="bench", seconds=self.plan.seconds, tail=True)
+        answer = _asked(running, "saturated", log="bench", seconds=self.plan.seconds, tail=True)
         read, written = answer["read_records"], answer["records"]
         return {
             "tail_saturated": read / answer["seconds"],
@@ -218,11 +232,11 @@ class Worker:
     def _sizes(self, running: Running) -> None:
         running.create("sizes")
         for size in self.plan.sizes:
-            self._step(f"size_{size}", lambda size=size: self._size(running, size))
+            self._step(f"size_{size}", partial(self._size, running, size))
 
     def _size(self, running: Running, size: int) -> Figures:
         before = running.used()
-        answer = running.ask("saturated", log="sizes", seconds=self.plan.seconds, size=size)
+        answer = _asked(running, "saturated", log="sizes", seconds=self.plan.seconds, size=size)
         used_s = running.used().cpu_s - before.cpu_s
         rate = answer["records"] / answer["seconds"]
         cpu = used_s / answer["records_all"] * 1e6
@@ -230,7 +244,7 @@ class Worker:
 
     def _shards(self, running: Running) -> None:
         for shards in self.plan.shards:
-            self._step(f"shards_{shards}", lambda shards=shards: self._sharded(running, shards))
+            self._step(f"shards_{shards}", partial(self._sharded, running, shards))
 
     def _sharded(self, running: Running, shards: int) -> Figures:
         if not self.outcome.system.has_shards:
@@ -240,7 +254,7 @@ class Worker:
         running.create(log, shards)
         creating_s = time.monotonic() - begun
         before = running.used()
-        answer = running.ask("saturated", log=log, seconds=self.plan.seconds, shards=shards,
+        answer = _asked(running, "saturated", log=log, seconds=self.plan.seconds, shards=shards,
                              warm_up=1)  # fmt: skip
         after = running.used()
         return {
@@ -253,11 +267,11 @@ class Worker:
     def _replicas(self, running: Running) -> None:
         count = running.replicas
         running.create("bench")
-        running.ask("saturated", log="bench", seconds=self.plan.warm_up_s)
+        _asked(running, "saturated", log="bench", seconds=self.plan.warm_up_s)
 
         def rate() -> Figures:
             before = running.used()
-            answer = running.ask("saturated", log="bench", seconds=self.plan.seconds)
+            answer = _asked(running, "saturated", log="bench", seconds=self.plan.seconds)
             used_s = running.used().cpu_s - before.cpu_s
             return {
                 f"replicas_{count}": answer["records"] / answer["seconds"],
@@ -281,11 +295,11 @@ class Worker:
                 nonlocal written
                 deadline = time.monotonic() + self.plan.system_s / 6
                 while written < mib and time.monotonic() < deadline:
-                    answer = running.ask("saturated", log="bench", seconds=1, size=1024)
+                    answer = _asked(running, "saturated", log="bench", seconds=1, size=1024)
                     written += answer["records_all"] * 1024 / (1 << 20)
                 if written < mib:
                     raise Failed("could not be written in time")
-                answer = running.ask("saturated", log="bench", seconds=1, size=RECORD_BYTES)
+                answer = _asked(running, "saturated", log="bench", seconds=1, size=RECORD_BYTES)
                 return {
                     f"log_{mib}": answer["records"] / answer["seconds"],
                     f"log_{mib}_resident": running.used().resident_mib,

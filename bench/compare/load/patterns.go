@@ -181,7 +181,7 @@ func independent(ctx context.Context, s system, o options) (answer, error) {
 		return nil, err
 	default:
 	}
-	latencies := slices.Concat(taken...)
+	latencies := append([]int64{}, slices.Concat(taken...)...)
 	sum := 0
 	for _, count := range total {
 		sum += count
