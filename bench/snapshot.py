@@ -4,7 +4,8 @@
 
 A cluster of three real nodes is filled; then, in turns, a file of the same size is copied and
 synced, and a snapshot of everything is taken at a place of its own.  One more is taken where the
-last one is, and one of a node's own copy.
+last one is, and one of a node's own copy.  Beside the time stands the processor time of this
+process, which a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import uvloop
 from node_cluster import cluster
@@ -38,22 +40,40 @@ async def fill(url: str, megabytes: int) -> None:
             producer.send_many(values)
 
 
-def copied(source: Path, target: Path) -> float:
-    begun = time.perf_counter()
+class Cost(NamedTuple):
+    seconds: float
+    cpu_seconds: float
+
+    @classmethod
+    def since(cls, begun: Cost) -> Cost:
+        now = cls.now()
+        return cls(now.seconds - begun.seconds, now.cpu_seconds - begun.cpu_seconds)
+
+    @classmethod
+    def now(cls) -> Cost:
+        return cls(time.perf_counter(), time.process_time())
+
+
+def middle(costs: list[Cost]) -> Cost:
+    return Cost(median(it.seconds for it in costs), median(it.cpu_seconds for it in costs))
+
+
+def copied(source: Path, target: Path) -> Cost:
+    begun = Cost.now()
     shutil.copyfile(source, target)
     with target.open("rb") as file:
         os.fsync(file.fileno())
-    taken = time.perf_counter() - begun
+    cost = Cost.since(begun)
     target.unlink()
-    return taken
+    return cost
 
 
-async def taken(url: str, place: Path, node: str | None = None) -> tuple[float, int]:
-    begun = time.perf_counter()
+async def taken(url: str, place: Path, node: str | None = None) -> tuple[Cost, int]:
+    begun = Cost.now()
     async with Client(url) as client:
         archive = Archive(Destination(f"file://{place}", make=True), SHARD)
         manifest = await create(client, archive, node=node)
-    return time.perf_counter() - begun, manifest.size
+    return Cost.since(begun), manifest.size
 
 
 def main() -> None:
@@ -75,13 +95,15 @@ def main() -> None:
             snapshots.append(run(taken(made.url, Path(top, f"turn-{turn}")))[0])
         again = run(taken(made.url, Path(top, "warm")))[0]
         own = run(taken(made.url, Path(top, "warm"), "node-1"))[0]
-    copy, snapshot = median(copies), median(snapshots)
-    print(f"{size / 1e6:,.0f} MB, medians of {given.turns} turns")
-    print(f"plain copy with a sync   {copy:8.2f} s {size / copy / 1e6:8.0f} MB/s")
-    print(f"snapshot                 {snapshot:8.2f} s {size / snapshot / 1e6:8.0f} MB/s"
-          f"   {copy / snapshot:.2f} of the copy")  # fmt: skip
-    print(f"the same again           {again:8.2f} s")
-    print(f"a node's copy, compared  {own:8.2f} s {size / own / 1e6:8.0f} MB/s")
+    copy, snapshot = middle(copies), middle(snapshots)
+    print(f"{size / 1e6:,.0f} MB, medians of {given.turns} turns, load {os.getloadavg()[0]:.1f}")
+    for name, cost in (
+        ("plain copy with a sync", copy), ("snapshot", snapshot), ("the same again", again),
+        ("a node's copy, compared", own),
+    ):  # fmt: skip
+        rate = size / cost.seconds / 1e6
+        print(f"{name:24} {cost.seconds:8.2f} s {rate:8.0f} MB/s {cost.cpu_seconds:8.2f} s of CPU")
+    print(f"the snapshot has {copy.seconds / snapshot.seconds:.2f} of the speed of the copy")
 
 
 if __name__ == "__main__":
