@@ -31,7 +31,7 @@ from shardlog.client import Client, ClientFailure, Producer, Range
 SHARD_RUN = 100
 CHUNK_BYTES_MAX = 256 << 10
 CHUNK_RECORDS_MAX = 2_000
-BUFFER_BYTES_MAX = 32 << 20
+BUFFER_BYTES_MAX = 16 << 20
 """Under way at all shards together."""
 DRAIN_S = 10.0
 TICK_S = 0.001
@@ -58,7 +58,8 @@ class Flow:
             count = min(count, SHARD_RUN)
         self.producers = producers
         self.values = [os.urandom(size) for _ in range(count)]
-        self.chunks_max = max(len(producers) // 10 + 1, BUFFER_BYTES_MAX // (size * count))
+        self.chunk_bytes = size * count
+        self.chunks_max = max(len(producers) // 10 + 1, BUFFER_BYTES_MAX // self.chunk_bytes)
         self.under_way = 0
         self.acked = 0
         self.failure: BaseException | None = None
@@ -66,6 +67,7 @@ class Flow:
 
     async def run(self) -> None:
         values, settled = self.values, self._settled
+        given = 0
         while self.failure is None:
             for producer in self.producers:
                 while self.under_way >= self.chunks_max:
@@ -74,6 +76,10 @@ class Flow:
                 await producer.until_room()
                 producer.send_many(values).add_done_callback(settled)
                 self.under_way += 1
+                given += self.chunk_bytes
+                if given >= CHUNK_BYTES_MAX:  # what is full goes out before more is made
+                    given = 0
+                    await asyncio.sleep(0)
 
     def _settled(self, future: asyncio.Future[list[Range]]) -> None:
         self.under_way -= 1

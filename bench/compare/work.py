@@ -129,7 +129,7 @@ class Worker:
         plan = self.plan
         for log in ("bench", "cold", "large"):
             running.create(log)
-        _asked(running, "saturated", log="bench", seconds=plan.warm_up_s)
+        running.ask("saturated", log="bench", seconds=plan.warm_up_s)
         self._step("saturated_128", lambda: self._saturated(running))
         turns: list[tuple[str, Callable[[], Figures]]] = [
             ("saturated_1024", lambda: self._rate(running, "large", size=1024)),
@@ -267,7 +267,7 @@ class Worker:
     def _replicas(self, running: Running) -> None:
         count = running.replicas
         running.create("bench")
-        _asked(running, "saturated", log="bench", seconds=self.plan.warm_up_s)
+        running.ask("saturated", log="bench", seconds=self.plan.warm_up_s)
 
         def rate() -> Figures:
             before = running.used()
