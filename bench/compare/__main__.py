@@ -4,6 +4,7 @@ import argparse
 import datetime
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -81,6 +82,7 @@ def main() -> int:
     arguments.add_argument("--json", type=Path, metavar="FILE")
     arguments.add_argument("--page", action="store_true", help="write docs/benchmarks.md and plots")
     given = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # servers end with us
     if unknown := set(given.only) - set(SYSTEMS):
         arguments.error(f"no such system: {', '.join(sorted(unknown))}")
     directory = given.directory.resolve()

@@ -68,9 +68,9 @@ class Worker:
                     self._shards(running)
                 self._step("pause", lambda: self._pause(running))
             self._more()
-        except (CannotBeHad, Failed) as failure:
-            self.outcome.failure = str(failure)
-            self.tell(f"{self.outcome.system.title}: {failure}")
+        except Exception as failure:  # the others go on
+            self.outcome.failure = self._told(failure)
+            self.tell(f"{self.outcome.system.title}: {self.outcome.failure}")
         self.outcome.seconds = time.monotonic() - begun
         return self.outcome
 
@@ -117,11 +117,18 @@ class Worker:
             return
         try:
             found = work()
-        except Failed as failure:
-            self.outcome.missing[name] = str(failure)
-            self.tell(f"{self.outcome.system.title}, {name}: {failure}")
+        except Exception as failure:  # the other figures go on
+            self.outcome.missing[name] = self._told(failure)
+            self.tell(f"{self.outcome.system.title}, {name}: {self.outcome.missing[name]}")
         else:
             self.outcome.figures |= found
+
+    def _told(self, failure: Exception) -> str:
+        """In one line, and without a path of this machine."""
+        text = (str(failure).strip().splitlines() or [""])[0].replace(str(self.directory), "")
+        if isinstance(failure, CannotBeHad | Failed):
+            return text
+        return f"{type(failure).__name__}: {text}"
 
     # --- the middle ------------------------------------------------------------------------------
 

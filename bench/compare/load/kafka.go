@@ -15,8 +15,7 @@ type kafka struct {
 }
 
 const (
-	kafkaBatchBytes    = 1 << 20
-	kafkaMessageBytes  = 8 << 20
+	kafkaBatchBytes    = 2 << 20
 	kafkaLinger        = 5 * time.Millisecond
 	kafkaWindowRecords = 100_000
 	kafkaWindowBytes   = 64 << 20
@@ -94,7 +93,7 @@ func (k *kafka) connect(log string, use use) (appender, error) {
 		kgo.DefaultProduceTopic(log),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.ProducerBatchMaxBytes(kafkaMessageBytes-kafkaBatchBytes),
+		kgo.ProducerBatchMaxBytes(kafkaBatchBytes),
 		kgo.ProducerLinger(linger),
 		kgo.MaxBufferedRecords(2*kafkaWindowRecords),
 	)
