@@ -42,6 +42,7 @@ from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
 from shardlog_node.giving_way import Gate
 from shardlog_node.pacing import Pace, PaceLimits, ShardPace
+from shardlog_node.ticking import Ticking
 from shardlog_node.verifying import is_intact
 
 SHARD_NAME_BYTES_MAX = 80
@@ -50,9 +51,7 @@ FOUND_BY = ("recovery", "read", "scrub")
 """Who finds damage: a start, whoever reads, or the scrubber."""
 BACKLOG_TICKS = 50
 """A leader whose disk has been too far behind for so long hands over."""
-IDLE_TICKS = 5
-"""Replicas that do not lead, or rest, are told of the time so much more rarely."""
-PACE_TICKS = 2
+PACE_TURNS = 2
 """How often those that feed others are told how much they may send."""
 
 
@@ -157,6 +156,7 @@ class HostedReplica:
             if not isinstance(failure, ImpossibleState | StorageFailure):
                 raise
         else:
+            self._host.ticking.stepped(self)
             self._host.on_stepped(self)
 
     def stop(self, failure: Exception) -> None:
@@ -223,12 +223,16 @@ class NodeHost:
         self.limits = limits or Limits()
         self.host_limits = host_limits or HostLimits()
         self.pace = Pace(pace_limits or PaceLimits())
+        self._paced_s = 0.0
         # Told after each step of a replica, and of shards whose replica has stopped.
         self.on_stepped: Callable[[HostedReplica], None] = lambda replica: None
         self.on_stopped: Callable[[str], None] = lambda shard: None
         # Whether this node is about to stop.
         self.draining = False
         self.replicas: dict[str, HostedReplica] = {}
+        self.ticking = Ticking(
+            self.replicas.values, lambda: self.draining, self.host_limits.tick_ms
+        )
         # Replicas that cannot run, and why.
         self.failed: dict[str, Exception] = {}
         # Those of them whose files can never be opened again.
@@ -245,23 +249,22 @@ class NodeHost:
         for shard in self.volume.shards():
             self._open(shard)
         volume = asyncio.create_task(self.volume.run())
-        ticks = 0
-        clock_s = asyncio.get_running_loop().time
-        paced_s = clock_s()
+        self._paced_s = asyncio.get_running_loop().time()
+        self.ticking.start(self._turn)
         try:
-            while not volume.done():
-                ticks += 1
-                if ticks % PACE_TICKS == 0:
-                    now_s = clock_s()
-                    self.pace.tick(self.replicas.values(), now_s - paced_s)
-                    self._free(now_s - paced_s)
-                    paced_s = now_s
-                self._tick(every=ticks % IDLE_TICKS == 0)
-                await asyncio.sleep(self.host_limits.tick_ms / 1000)
-            volume.result()
+            await asyncio.wait((volume, self.ticking.ended), return_when=asyncio.FIRST_COMPLETED)
+            (volume if volume.done() else self.ticking.ended).result()
         finally:
+            self.ticking.stop()
             volume.cancel()
             await asyncio.gather(volume, return_exceptions=True)
+
+    def _turn(self, number: int) -> None:
+        if number % PACE_TURNS == 0:
+            now_s = asyncio.get_running_loop().time()
+            passed_s, self._paced_s = now_s - self._paced_s, now_s
+            self.pace.tick(self.replicas.values(), passed_s)
+            self._free(passed_s)
 
     def _free(self, passed_s: float) -> None:
         """Appends that had to give way, and need not any more."""
@@ -271,14 +274,6 @@ class NodeHost:
                 del self.pace.narrow[hosted]
             if freed:
                 hosted.steps(self._events(freed))
-
-    def _tick(self, every: bool) -> None:
-        """Those that lead and have something to do, or all of them."""
-        for hosted in list(self.replicas.values()):
-            replica = hosted.replica
-            lead = replica.lead
-            if every or (lead is not None and (not lead.resting or replica.asked)):
-                hosted.tick(self.draining)
 
     # --- replicas --------------------------------------------------------------------------------
 
