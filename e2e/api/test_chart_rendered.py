@@ -179,7 +179,7 @@ def test_a_node_hands_over_within_its_grace_period():
 
 
 def test_external_etcd():
-    tls = {"tlsSecret": "etcd-client", **EXTERNAL["external"]}
+    tls = {"tlsSecret": "etcd-client", "userSecret": "etcd-user", **EXTERNAL["external"]}
     manifests = rendered({"etcd": {"bundled": False, "external": tls}})
     assert not [each for each in manifests if each["metadata"]["name"].endswith("-etcd")]
     operator = only(manifests, "Deployment", "shardlog-operator")
@@ -189,6 +189,9 @@ def test_external_etcd():
     volumes = operator["spec"]["template"]["spec"]["volumes"]
     (secret,) = [each["secret"] for each in volumes if each["name"] == "etcd-tls"]
     assert secret["secretName"] == "etcd-client"
+    assert told["SHARDLOG_OPERATOR_ETCD_PASSWORD_FILE"] == "/etc/shardlog/etcd-user/password"
+    (user,) = [each["secret"] for each in volumes if each["name"] == "etcd-user"]
+    assert user["secretName"] == "etcd-user"
 
 
 @pytest.mark.parametrize("mode", ["generated", "given", "cert-manager"])

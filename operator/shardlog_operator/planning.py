@@ -73,7 +73,7 @@ def plan(situation: Situation) -> Plan:
     if record.halted:
         return _wait("Halted", record.halted, stuck=True)
     if record.status is Status.DELETING:
-        return _wait("RecordDeleting", "what an earlier Shard of this name left is being deleted")
+        return _wait("RecordDeleting", _deleting(record), stuck=True)
     if record.status is Status.CREATING:
         return _wait("Creating", _creating(record))
     if record.status is not Status.STEADY or record.leader is None:
@@ -96,6 +96,11 @@ def plan(situation: Situation) -> Plan:
 
 def _wait(reason: str, message: str, *, stuck: bool = False) -> Plan:
     return Plan(waiting=Waiting(reason, message, stuck))
+
+
+def _deleting(record: Shard) -> str:
+    nodes = ", ".join(sorted({member.node for member in record.removed}))
+    return f"what an earlier Shard of this name left on {nodes} has to be destroyed first"
 
 
 def _creating(record: Shard) -> str:

@@ -258,7 +258,11 @@ async def open_store(settings: OperatorSettings) -> MetadataStore:
         tls = EtcdTls(
             settings.etcd_tls_authority, settings.etcd_tls_certificate, settings.etcd_tls_key
         )
-    return EtcdStore(EtcdSettings(endpoints, settings.prefix, tls))
+    password = ""
+    if settings.etcd_user:
+        password = _read("etcd_password_file", settings.etcd_password_file).decode().strip()
+    user = settings.etcd_user or ""
+    return EtcdStore(EtcdSettings(endpoints, settings.prefix, tls, user=user, password=password))
 
 
 async def operate(settings: OperatorSettings) -> None:

@@ -23,6 +23,8 @@ EVENTS_MAX = 1000
 AGAIN_S = 2.0
 CHECK_S = 600.0
 GATES_S = 0.2
+GATES_REST = 20
+"""So many times as long as a look at all shards takes, the next one waits: some are thousands."""
 
 
 def written(now_s: float) -> str:
@@ -147,13 +149,15 @@ class Gates:
         while True:
             await self._some.wait()
             self._some.clear()
+            begun_s = time.perf_counter()
             shards = self._shards()
             if shards is not None:
                 for pod in list(self._nodes.pods.values()):
                     gate = rolling.gate_of(pod, shards)
                     if gate is not None:
                         await self._set(pod.name, gate)
-            await asyncio.sleep(GATES_S)
+            spent_s = time.perf_counter() - begun_s
+            await asyncio.sleep(max(GATES_S, GATES_REST * spent_s))
 
     async def _set(self, name: str, gate: rolling.Gate) -> None:
         """What does not succeed is tried again with the next look, which the pod's news brings."""

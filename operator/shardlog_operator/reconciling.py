@@ -177,7 +177,7 @@ class Reconciler:
         found = Plan()
         if trouble is None:
             found = await self._carry_out(body, plan(self._situation(spec)), known)
-        record = self.host.shards.get(name)
+        record = self._own(name)
         self._tell_changes(body, record, known)
         self._tell_stuck(body, found.waiting, known)
         self._tell_kept(body, spec, record, known)
@@ -192,6 +192,11 @@ class Reconciler:
             seen = self.looking.observed(spec, record, found, trouble, known.heard)
         await self._write_status(body, seen, known)
         return self._again_s(seen, found, known)
+
+    def _own(self, name: str) -> Shard | None:
+        """The record, unless it is what an earlier Shard of this name has left to be destroyed."""
+        record = self.host.shards.get(name)
+        return None if record is not None and record.status is Status.DELETING else record
 
     async def _look_after_orphan(self, name: str, known: Known) -> float | None:
         """A record whose Shard is gone: it is served on, and the gates wait for it too."""
@@ -272,7 +277,7 @@ class Reconciler:
     def _tell_adopted(self, body: Json) -> None:
         """The finalizer comes before the record: who finds both the other way round adopts."""
         record = self.host.shards.get(body["metadata"]["name"])
-        if record is not None:
+        if record is not None and record.status is not Status.DELETING:
             nodes = ", ".join(member.node for member in record.ensemble)
             self.poster.tell(body, Told("Adopted", f"the shard was there already, on {nodes}"))
 
@@ -309,7 +314,7 @@ class Reconciler:
         self, body: Json, spec: ShardSpec, known: Known, trouble: Trouble | None
     ) -> float | None:
         record = self.host.shards.get(spec.name)
-        end = ending(spec, record)
+        end = ending(spec, record, self._situation(spec).places)
         retained = end.done and end.reason == "Retained"
         if trouble is not None and not retained and spec.deletion != "Retain":
             await self._write_status(body, Observed(spec, record, Plan(), trouble=trouble), known)

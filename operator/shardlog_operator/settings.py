@@ -54,6 +54,12 @@ class OperatorSettings(ProcessSettings):
     etcd_prefix: str | None = Field(
         default=None, description="of every key; none: /shardlog/NAMESPACE/"
     )
+    etcd_user: str | None = Field(
+        default=None, min_length=1, description="who this is to etcd, if it asks for a password"
+    )
+    etcd_password_file: str | None = Field(
+        default=None, description="file with the password of etcd_user"
+    )
     etcd_tls_authority: str | None = Field(
         default=None, description="PEM file: whose certificates are believed of etcd"
     )
@@ -106,6 +112,8 @@ class OperatorSettings(ProcessSettings):
             )
         if bool(self.etcd_tls_certificate) != bool(self.etcd_tls_key):
             raise ValueError("etcd_tls_certificate and etcd_tls_key go together")
+        if bool(self.etcd_user) != bool(self.etcd_password_file):
+            raise ValueError("etcd_user and etcd_password_file go together")
         if self.node_addresses is not None and "{node}" not in self.node_addresses:
             raise ValueError("node_addresses: {node} is not in it")
         labels_of(self.node_selector)

@@ -23,6 +23,7 @@ API_VERSION = "shardlog.dev/v1alpha1"
 SHARDS = "shards.shardlog.dev"
 OPERATIONS = "shardoperations.shardlog.dev"
 SELECTOR = "app.kubernetes.io/name=shardlog"
+DIRECTORY = f"{SELECTOR},app.kubernetes.io/component=operator"
 NODES = f"{SELECTOR},app.kubernetes.io/component=node"
 REFUSALS = ("(NotFound)", "(AlreadyExists)", "(Invalid)", "(Forbidden)", "(Conflict)", "is invalid")
 
@@ -67,6 +68,21 @@ class Kubectl:
     def items(self, kind: str, *arguments: str) -> list[Json]:
         found: list[Json] = self.get(kind, *arguments)["items"]
         return sorted(found, key=lambda each: each["metadata"]["name"])
+
+    def directory(self, path: str) -> Json:
+        """What the operators' directory says, by way of the API server; None if it says nothing.
+
+        Whoever may read Shards need not be allowed to do this.
+        """
+        try:
+            services = self.items("services", "-l", DIRECTORY)
+            for service in services:
+                meta = service["metadata"]
+                proxy = f"/api/v1/namespaces/{meta['namespace']}/services/{meta['name']}:http/proxy"
+                return json.loads(self.run("get", "--raw", f"{proxy}/{path}"))
+        except (ClusterRefused, ClusterUnavailable, ValueError):
+            return None
+        return None
 
     def create(self, body: Json) -> Json:
         return json.loads(self.run("create", "-f", "-", "-o", "json", stdin=json.dumps(body)))

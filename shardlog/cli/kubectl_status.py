@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import rich_click as click
@@ -10,16 +11,20 @@ from shardlog.cli.kubectl_call import NODES, OPERATIONS, SHARDS, Kubectl
 from shardlog.cli.output import is_for_programs, print_table, print_value
 
 Json = Any
+SINCE = "%Y-%m-%dT%H:%M:%SZ"
 GATE = "shardlog.dev/replicated"
 
 
 def show_all(kubectl: Kubectl, output: str) -> None:
     shards, pods = kubectl.items(SHARDS), kubectl.items("pods", "-l", NODES)
     drains = [each for each in kubectl.items(OPERATIONS) if each["spec"]["operation"] == "Drain"]
+    operators = (kubectl.directory("v1/operators") or {}).get("operators")
     if is_for_programs(output):
         nodes = [_node(pod, shards, drains) for pod in pods]
-        print_value({"nodes": nodes, "shards": [_shard(each) for each in shards]}, output)
+        listed = [_shard(each) for each in shards]
+        print_value({"operators": operators, "nodes": nodes, "shards": listed}, output)
         return
+    _show_operators(operators)
     columns = "node pool ready replicated replicas> leads> drained machine"
     print_table(columns, [tuple(_node(pod, shards, drains).values()) for pod in pods])
     click.echo()
@@ -44,6 +49,19 @@ def show_all(kubectl: Kubectl, output: str) -> None:
             )
         )
     print_table("shard ready phase leader epoch> replicas whole waits_for", rows)
+
+
+def _show_operators(operators: list[Json] | None) -> None:
+    """Those that etcd knows of; None where nobody could be asked."""
+    if operators is None:
+        click.echo("operators: not known here (`get` of services/proxy is needed to ask them)\n")
+        return
+    rows = [
+        (each["name"], each["version"], time.strftime(SINCE, time.gmtime(each["since_ms"] / 1000)))
+        for each in operators
+    ]
+    print_table("operator version running_since", rows)
+    click.echo()
 
 
 def show_one(kubectl: Kubectl, name: str, output: str) -> None:

@@ -107,6 +107,8 @@ class Surroundings:
 
 
 TICK = Tick()
+LAGS_APART = 2
+"""Ticks of one shard are apart by so many times the lag."""
 LEFT_ALONE = "this process leaves the shard alone now"
 
 
@@ -216,13 +218,16 @@ class ShardCoordinator:
             self.step(TICK)
 
     def _arrange(self, clock_ms: int) -> None:
-        """The next tick: when the machine needs it, but not too soon after the last one."""
+        """The next tick: when the machine needs it, but not too soon after the last one.
+
+        Where ticks come late there are too many of them: each shard gets fewer, in proportion, so
+        that the process has time for answers, and looks at each as closely as it can.
+        """
         wait_ms = self.machine.wait_ms(clock_ms)
         if wait_ms is not None and self._failure is None:
             since_ms = max(0, clock_ms - self._ticked_ms)
-            self._timetable.call_after(
-                self._tick, max(wait_ms, self.limits.tick_ms - since_ms) / 1000
-            )
+            apart_ms = max(self.limits.tick_ms, int(1000 * LAGS_APART * self._timetable.lag_s))
+            self._timetable.call_after(self._tick, max(wait_ms, apart_ms - since_ms) / 1000)
 
     def _fail(self, failure: BaseException) -> None:
         """The first one tells most."""

@@ -17,6 +17,8 @@ from heapq import heappop, heappush
 
 ROUND_S = 0.1
 TURN_MAX = 100
+LAG_FADES = 0.1
+"""A lag is noticed at once, and forgotten over some ten turns."""
 
 Call = Callable[[], None]
 
@@ -32,6 +34,8 @@ class Timetable:
         self._pushed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        # By how much calls come too late: the process has more to do than it can.
+        self.lag_s = 0.0
 
     def call_after(self, call: Call, wait_s: float) -> None:
         """Unless it is to be called earlier anyway."""
@@ -69,6 +73,8 @@ class Timetable:
     def _turn(self) -> None:
         self._timer = None
         now = self._loop.time()
+        late_s = now - self._timer_at
+        self.lag_s += (late_s - self.lag_s) * (1.0 if late_s > self.lag_s else LAG_FADES)
         left = TURN_MAX
         try:
             while self._heap and left and self._heap[0][0] <= now:

@@ -12,6 +12,8 @@ import asyncio
 import copy
 import json
 import uuid
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -46,7 +48,8 @@ class Api:
     def __init__(self, namespace: str = "logs") -> None:
         self.namespace = namespace
         self.objects: dict[tuple[str, str], Json] = {}
-        self.history: list[tuple[int, str, str, Json]] = []
+        # Changes by plural, in the order of their versions.
+        self.history: dict[str, list[tuple[int, str, Json]]] = defaultdict(list)
         self.version = 100
         self.port = 0
         self.writes: list[tuple[str, str]] = []
@@ -186,7 +189,7 @@ class Api:
             self.objects.pop((plural, name), None)
         else:
             self.objects[plural, name] = body
-        self.history.append((self.version, plural, kind, copy.deepcopy(body)))
+        self.history[plural].append((self.version, kind, copy.deepcopy(body)))
         async with self._changed:
             self._changed.notify_all()
         return body
@@ -250,14 +253,17 @@ class Api:
         await answer.prepare(request)
         since = int(request.query.get("resourceVersion", "0"))
         while True:
-            news = [each for each in self.history if each[0] > since and each[1] == plural]
-            for version, _, kind, body in news:
+            for version, kind, body in self._since(plural, since):
                 since = version
                 if _selected(body, request):
                     await answer.write(json.dumps({"type": kind, "object": body}).encode() + b"\n")
             async with self._changed:
-                if not any(each[0] > since and each[1] == plural for each in self.history):
+                if not self._since(plural, since):
                     await self._changed.wait()
+
+    def _since(self, plural: str, version: int) -> list[tuple[int, str, Json]]:
+        changes = self.history[plural]
+        return changes[bisect_right(changes, version, key=lambda each: each[0]) :]
 
 
 def _now() -> str:

@@ -316,6 +316,27 @@ def test_deleted_with_all_its_data(tmp_path: Path):
     run(story())
 
 
+def test_a_deletion_does_not_wait_for_ever_for_a_lost_node(tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path, FOUR).running() as it:
+            await it.api.create("shards", shard_body(replicas=3, deletionPolicy="Delete"))
+            await it.ready()
+            lost = sorted(members(it))[0]
+            await it.api.change("shards", "orders", {"spec": {"paused": True}})
+            await it.lose_node(lost)
+            await it.api.delete("shards", "orders")
+            await it.api.until(lambda: it.api.find("shards", "orders") is None)
+            record = it.record()
+            assert record is not None
+            assert {member.node for member in record.removed} == {lost}
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.api.until(lambda: lost in it.status().get("waitingFor", ""))
+            await it.start_node(lost)
+            await it.ready()
+
+    run(story())
+
+
 def test_retained_and_adopted(tmp_path: Path):
     async def story() -> None:
         async with Installation(tmp_path).running() as it:

@@ -190,13 +190,21 @@ DYING = record(leader=None, status=Status.DELETING, removed=record().ensemble)
     ],
 )
 def test_the_end(wanted: ShardSpec, shard: Shard | None, done: bool, command: bool, waits: bool):
-    found = ending(wanted, shard)
+    found = ending(wanted, shard, places("abc"))
     assert (found.done, found.command is not None, found.waiting is not None) == (
         done, command, waits,
     )  # fmt: skip
 
 
 def test_a_deletion_says_whom_it_waits_for():
-    waiting = ending(DELETE, DYING).waiting
+    waiting = ending(DELETE, DYING, places("abc", lost={"b": 99.0})).waiting
     assert waiting is not None
     assert waiting.message == "replicas are destroyed on a, b, c"
+
+
+def test_a_deletion_does_not_wait_for_nodes_that_are_lost():
+    left = replace(DYING, removed=DYING.removed[1:2])
+    assert not ending(DELETE, left, places("abc", lost={"b": 1.0})).done
+    end = ending(DELETE, left, places("abc", lost={"b": 99.0}))
+    assert (end.done, end.reason) == (True, "Deleted")
+    assert "on b" in end.message

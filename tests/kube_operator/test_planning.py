@@ -126,7 +126,7 @@ WAITING = {
     "creating": (record(leader=None, status=Status.CREATING), spec(), places(), "Creating", False),
     "electing": (record(leader=None, status=Status.ELECTION), spec(), places(), "Electing", False),
     "deleting, of an earlier Shard": (
-        record(leader=None, status=Status.DELETING), spec(), places(), "RecordDeleting", False,
+        record(leader=None, status=Status.DELETING), spec(), places(), "RecordDeleting", True,
     ),
     "a swap under way": (swapping("c", "d"), spec(5), places(), "Reconfiguring", False),
     "a swap in COMMIT": (

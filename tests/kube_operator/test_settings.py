@@ -1,11 +1,16 @@
 """Settings of the operator; the document tells of every one."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from transport.documents import DOCS, table
 
+from shardlog.metadata.etcd.store import EtcdStore
 from shardlog.process.ends import Exit
 from shardlog.process.settings import BadSettings, default_of, flag_of
 from shardlog_operator.main import run
+from shardlog_operator.process import open_store
 from shardlog_operator.settings import PROGRAM, OperatorSettings, labels_of, load
 
 LEAST = ["--namespace", "logs", "--plain", "--etcd-endpoints", "etcd:2379"]
@@ -42,6 +47,8 @@ def test_by_the_environment(monkeypatch):
         ([*LEAST, "--node-selector", "app"], "'app' is not name=value"),
         ([*LEAST, "--node-addresses", "host"], "{node} is not in it"),
         ([*LEAST, "--etcd-tls-key", "k"], "go together"),
+        ([*LEAST, "--etcd-user", "u"], "etcd_user and etcd_password_file go together"),
+        ([*LEAST, "--etcd-password-file", "f"], "etcd_user and etcd_password_file go together"),
         ([*LEAST, "--node-grace-s", "0"], "node_grace_s"),
         ([*LEAST, "--no-such", "0"], "--no-such"),
         (["--plain", "--etcd-endpoints", "e"], "namespace: needed"),
@@ -51,6 +58,22 @@ def test_refused(arguments: list[str], told: str):
     with pytest.raises(BadSettings) as caught:
         load(arguments)
     assert told in str(caught.value)
+
+
+def test_a_user_of_etcd(tmp_path: Path):
+    file = tmp_path / "password"
+    account = [*LEAST, "--etcd-user", "shardlog", "--etcd-password-file", str(file)]
+    with pytest.raises(BadSettings, match="etcd_password_file"):
+        asyncio.run(open_store(load(account)))
+    file.write_text("secret\n")
+
+    async def opened() -> None:
+        store = await open_store(load(account))
+        assert isinstance(store, EtcdStore)
+        assert (store.links.settings.user, store.links.settings.password) == ("shardlog", "secret")
+        await store.close()
+
+    asyncio.run(opened())
 
 
 def test_bad_settings_are_one_line(capsys):
