@@ -5,7 +5,7 @@ is pulled, or where there is no registry made by debootstrap.  Packages are fetc
 machine's pip as it is configured, and installed inside from files: a build needs no network.
 
 An archive is kept below `~/.cache/shardlog/images` under a digest of all it is made from, so that
-it is built again only when something changed.
+it is built again only when something changed; so are the packages.
 
     python -m e2e.images                build both, and print where the archives are
 """
@@ -183,12 +183,25 @@ def _fill(context: Path, kind: str, python: str) -> None:
             shutil.copytree(source, context / name, ignore=skipped)
         elif source.exists():
             shutil.copy2(source, context / name)
-    _run(
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
-        *(f"--python-version={python}", "-c", "constraints.txt", "-d", "wheels"),
-        *("hatchling", *_requirements(kind)),
-        directory=context,
-    )
+    shutil.copytree(_wheels(kind, python), context / "wheels")
+
+
+def _wheels(kind: str, python: str) -> Path:
+    """All that an image installs, fetched once for these requirements."""
+    wanted = ["hatchling", *_requirements(kind)]
+    constraints = ROOT / "constraints.txt"
+    made_from = [python, constraints.read_text(), *wanted]
+    place = _place(f"wheels-{kind}", made_from).with_suffix("")
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_suffix(".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _run(
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
+            *(f"--python-version={python}", "-c", constraints, "-d", unfinished, *wanted),
+        )
+        unfinished.rename(place)
+    return place
 
 
 def _requirements(kind: str) -> Iterator[str]:
