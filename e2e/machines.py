@@ -25,6 +25,8 @@ from e2e.processes import CannotStart, Process, start
 
 CGROUPS = Path("/sys/fs/cgroup")
 CGROUP = "shardlog-e2e"
+SHARES = 24 * 1024
+"""Those of a process are 1024; this many are busy at times."""
 PAUSE = "registry.k8s.io/pause:3.10"
 DNS = "10.96.0.10"
 VOLUMES = 8
@@ -184,7 +186,11 @@ class Machine:
 
 
 def make_cgroup(path: str) -> None:
-    """Under every controller there is; a cpuset takes nobody before it is filled."""
+    """Under every controller there is; a cpuset takes nobody before it is filled.
+
+    The scheduler of the kernel counts a cgroup as one process among those outside of it, so that
+    all pods together would have the share of one.
+    """
     for controller in controllers():
         top = CGROUPS / controller
         below = top
@@ -194,6 +200,8 @@ def make_cgroup(path: str) -> None:
             for name in ("cpuset.cpus", "cpuset.mems"):
                 if (below / name).exists():
                     (below / name).write_text((top / name).read_text())
+            if (below / "cpu.shares").exists():
+                (below / "cpu.shares").write_text(str(SHARES))
 
 
 def controllers() -> list[str]:
