@@ -198,7 +198,8 @@ def _wheels(kind: str, python: str) -> Path:
         shutil.rmtree(unfinished, ignore_errors=True)
         _run(
             *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
-            *(f"--python-version={python}", "-c", constraints, "-d", unfinished, *wanted),
+            *(f"--python-version={python}", "-c", str(constraints), "-d", str(unfinished)),
+            *wanted,
         )
         unfinished.rename(place)
     return place

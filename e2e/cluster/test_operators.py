@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from e2e.cluster.scenario import Scenario, Scenarios
 
 
@@ -23,7 +25,7 @@ def test_operators_are_killed_in_the_middle_of_a_change(scenarios: Scenarios):
         for replicas in (5, 3):
             count, epoch = len(it.members()), it.status()["epoch"]
             it.release.kubectl("scale", "shard/orphaned", f"--replicas={replicas}")
-            it.release.until(lambda epoch=epoch: is_changing(it, epoch), "no change begins")
+            it.release.until(partial(is_changing, it, epoch), "no change begins")
             kill_operators(it)
             it.until_steady(replicas)
             it.prove("members", count, lambda: len(it.members()))
