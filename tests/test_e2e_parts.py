@@ -27,7 +27,9 @@ import sys
 from pathlib import Path
 from e2e.kubernetes import Kubernetes
 from e2e.processes import start
-process = start("child", [sys.executable, "-c", "import time; time.sleep(600)"], Path(sys.argv[1]))
+script = "import time; print('here', flush=True); time.sleep(600)"
+process = start("child", [sys.executable, "-c", script], Path(sys.argv[1]))
+process.await_ready(lambda: "here" in process.log.read_text())
 print(process.running.pid, flush=True)
 sys.stdin.read()
 """
