@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shardlog.process.logs import Logger
+from shardlog.protocol.entry import Header
 from shardlog.protocol.states import Role
 from shardlog_node.clock import NodeClock
 from shardlog_node.host import HostedReplica, NodeHost
@@ -63,6 +64,7 @@ class Watch:
         self._seen: dict[str, Seen] = {}
         self._failed: dict[str, str] = {}
         self._damage: dict[str, Damage] = {}
+        self._losses: dict[str, set[Header]] = {}
         self._clock_agreed = True
         self._disk_stuck = False
         self._refused_told = 0
@@ -97,9 +99,11 @@ class Watch:
                 self._seen[shard] = now
                 self._tell(shard, before, now)
             self._look_at_damage(shard, hosted)
+            self._look_at_losses(shard, hosted)
         for shard in self._seen.keys() - self._host.replicas.keys() - self._host.failed.keys():
             gone = self._seen.pop(shard)
             self._damage.pop(shard, None)
+            self._losses.pop(shard, None)
             self._log.info("replica gone", shard=shard, epoch=gone.epoch)
         self._look_at_sources()
         self._look_at_clock()
@@ -146,6 +150,21 @@ class Watch:
             self._log.info("damage repaired", shard=shard, entries=entries, copies=copies)
             told.repaired, told.copies = told.repaired + entries, told.copies + copies
         told.found = hosted.found_bad.copy()
+
+    def _look_at_losses(self, shard: str, hosted: HostedReplica) -> None:
+        """What this node leads without, by the word of people who gave it up."""
+        lead = hosted.replica.lead
+        if lead is None or not lead.losses:
+            return
+        told = self._losses.setdefault(shard, set())
+        for lost in lead.losses:
+            if lost not in told:
+                told.add(lost)
+                until = lost.end if lost.count else "the end"
+                epoch = hosted.replica.epoch
+                self._log.warning(
+                    "loss accepted", shard=shard, entry=str(lost.id), until=until, epoch=epoch
+                )
 
     def _look_at_sources(self) -> None:
         """Who sends entries that are not as they were made."""

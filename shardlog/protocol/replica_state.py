@@ -48,6 +48,7 @@ from shardlog.protocol.states import Cause, Role, next_role
 from shardlog.protocol.transferring import Transferring
 from shardlog.protocol.upkeep import USUAL
 
+COMMITTED_TOLD_MAX = 32
 DAMAGED_TOLD_MAX = 16
 """So many headers of bad entries are told in a fence answer: one is enough to go on."""
 
@@ -346,8 +347,9 @@ class ReplicaState:
     def fence_answer(self) -> FenceAnswer:
         """A pure function of what is durable (M7)."""
         log = self.log
-        bad_below = [header for header in log.bad() if header.base < self.commit]
-        listed = [*bad_below, *log.between(self.commit, log.may_end)]
+        told = self._told_from()
+        bad_below = [header for header in log.bad() if header.base < told]
+        listed = [*bad_below, *log.between(told, log.may_end)]
         return FenceAnswer(
             self.member,
             self.epoch,
@@ -362,6 +364,19 @@ class ReplicaState:
             log.tail_slots if log.open_tail else 0,
             self._damaged(),
         )
+
+    def _told_from(self) -> int:
+        """Some entries below the commit offset are told one by one.
+
+        Where tails of others cannot be read it takes their number to know where these ended.
+        """
+        log, at = self.log, self.commit
+        for _ in range(COMMITTED_TOLD_MAX):
+            before = log.covering(at - 1) if at > log.first else None
+            if before is None or before.kind is Kind.UNKNOWN or not log.present(before.base):
+                break
+            at = before.base
+        return at
 
     def _damaged(self) -> tuple[Header, ...]:
         known = (header for header in self.log.bad() if header.kind is not Kind.UNKNOWN)

@@ -21,6 +21,7 @@ from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
 from shardlog.sim.coverage import CoverageChecker
 from shardlog.sim.failures import SafetyFailure
+from shardlog.sim.feeding import FeedingChecker
 from shardlog.sim.linearizability import Operation, check
 from shardlog.sim.observer import Observer
 
@@ -398,6 +399,7 @@ def all_checkers() -> list[Observer]:
         ChainChecker(),
         PromiseChecker(),
         CoverageChecker(),
+        FeedingChecker(),
         VoiceChecker(),
         RecordChecker(),
         MessageChecker(),

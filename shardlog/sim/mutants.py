@@ -8,11 +8,8 @@ nothing there exists for the sake of mutants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 from shardlog.protocol import (
     answering,
@@ -45,34 +42,9 @@ from shardlog.protocol.sessions import admit
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Cause, Role
 from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
+from shardlog.sim.mutant import Mutant, always
+from shardlog.sim.repair_mutants import REPAIR
 from shardlog.sim.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """`ids` are the lines of the checklists that the rule belongs to.
-
-    `seed` is one that caught it: tried first, and replaceable by any other that does.  Where two
-    rules stand in for each other, so that nothing is lost without one of them, a mutant takes both.
-    """
-
-    name: str
-    summary: str
-    ids: tuple[str, ...]
-    seed: int
-    patches: tuple[tuple[object, str, Any], ...]
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for target, attribute, replacement in self.patches:
-                stack.enter_context(patch.object(target, attribute, replacement))
-            yield
-
-
-def _always(value: object) -> Callable[..., object]:
-    return lambda *_, **__: value
-
 
 # --- wrong rules -------------------------------------------------------------------------------
 
@@ -230,7 +202,7 @@ MUTANTS = _kinds(
         "entries of older epochs are counted by themselves",
         ("O3",),
         43,
-        ((commit, "of_current_epoch", _always(True)),),
+        ((commit, "of_current_epoch", always(True)),),
     ),
     Mutant(
         "oxia_truncation",
@@ -254,7 +226,7 @@ MUTANTS = _kinds(
         "a fence is answered before the promise is on disk",
         ("N9",),
         2,
-        ((fencing, "persist_promise", _always(None)),),
+        ((fencing, "persist_promise", always(None)),),
     ),
     Mutant(
         "ack_before_sync",
@@ -268,7 +240,7 @@ MUTANTS = _kinds(
         "an entry without a valid copy is cut at once",
         ("T2",),
         18,
-        ((choice, "nacked", _always(True)),),
+        ((choice, "nacked", always(True)),),
     ),
     Mutant(
         "corrupt_is_absent",
@@ -303,7 +275,7 @@ MUTANTS = _kinds(
         "COMMIT is written without coverage",
         ("O5",),
         3,
-        ((coverage, "is_covered", _always(True)),),
+        ((coverage, "is_covered", always(True)),),
     ),
     Mutant(
         "old_ensemble_commits",
@@ -327,14 +299,14 @@ MUTANTS = _kinds(
         "a change is prepared before anything of the tenure is committed",
         ("O5",),
         58,
-        ((changing, "tenure_committed", _always(True)),),
+        ((changing, "tenure_committed", always(True)),),
     ),
     Mutant(
         "blind_writes",
         "metadata is written without a compare",
         ("O7",),
         1,
-        ((Store, "accepts", _always(True)),),
+        ((Store, "accepts", always(True)),),
     ),
     Mutant(
         "append_unannounced",
@@ -360,7 +332,7 @@ MUTANTS = _kinds(
         19,
         (
             (following, "may_ack", _standby_may_ack),
-            (leadership, "counts", _always(True)),
+            (leadership, "counts", always(True)),
             (leading, "committed_end", _count_everyone),
         ),
     ),
@@ -376,14 +348,14 @@ MUTANTS = _kinds(
         "a new leader writes no entry of its own",
         ("O3",),
         23,
-        ((leading, "start_epoch", _always(None)),),
+        ((leading, "start_epoch", always(None)),),
     ),
     Mutant(
         "late_fencers_dropped",
         "who answers a fence late is never added",
         ("O2",),
         2079,
-        ((electing, "add_late", _always(None)),),
+        ((electing, "add_late", always(None)),),
     ),
     Mutant(
         "leader_swapped_out",
@@ -391,8 +363,8 @@ MUTANTS = _kinds(
         ("O4",),
         2,
         (
-            (reconfiguring, "removes_leader", _always(False)),
-            (changing, "removes_leader", _always(False)),
+            (reconfiguring, "removes_leader", always(False)),
+            (changing, "removes_leader", always(False)),
         ),
     ),
     Mutant(
@@ -414,14 +386,14 @@ MUTANTS = _kinds(
         "a leader serves reads without asking whether it still leads",
         ("O9",),
         306,
-        ((answering, "confirmed", _always(True)),),
+        ((answering, "confirmed", always(True)),),
     ),
     Mutant(
         "opened_with_holes",
         "a new leader opens its epoch before it has what it must keep",
         ("T3", "T13"),
         4,
-        ((leading, "missing_from", _always(None)),),
+        ((leading, "missing_from", always(None)),),
     ),
     Mutant(
         "damage_hidden",
@@ -445,7 +417,7 @@ MUTANTS = _kinds(
         "an election that waits gives up the entry of its own accord",
         ("T3",),
         0,
-        ((electing, "may_be_given_up", _always(True)),),
+        ((electing, "may_be_given_up", always(True)),),
     ),
     Mutant(
         "loss_breaks_the_chain",
@@ -454,11 +426,12 @@ MUTANTS = _kinds(
         14,
         ((losing, "marker", _unchained),),
     ),
+    *REPAIR,
     Mutant(
         "lost_members_forgotten",
         "a member that lost its disk is never swapped back in",
         ("T5",),
         12,
-        ((tending, "tend_lost", _always(False)),),
+        ((tending, "tend_lost", always(False)),),
     ),
 )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from shardlog.sim.crew import spread
 from shardlog.sim.failures import CrashFailure
-from shardlog.sim.mutants import MUTANTS, Mutant
+from shardlog.sim.mutant import Mutant
+from shardlog.sim.mutants import MUTANTS
 from shardlog.sim.runner import run_seed
 
 

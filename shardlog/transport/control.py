@@ -86,6 +86,8 @@ class ControlLimits:
             ("grpc.max_send_message_length", self.message_bytes_max),
             ("grpc.keepalive_time_ms", self.keepalive_ms),
             ("grpc.keepalive_timeout_ms", self.keepalive_timeout_ms),
+            # gRPC goes by this one, which is a minute otherwise.
+            ("grpc.http2.ping_timeout_ms", self.keepalive_timeout_ms),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", self.keepalive_ms // 2),
             ("grpc.so_reuseport", 0),

@@ -89,3 +89,5 @@ def test_T3_an_entry_that_is_bad_everywhere_is_given_up_by_command(cluster: Loca
     cluster.append("orders", [b"and on it goes"])
     logs = (cluster.layout.directory / "logs").glob("*.log")
     assert any("given up" in path.read_text() for path in logs)
+    leader_log = cluster.layout.log(found["leader"])
+    status(cluster, lambda it: "loss accepted" in leader_log.read_text())

@@ -20,8 +20,9 @@ settings.load_profile("protocol")
 
 if MUTANT:
     from shardlog.sim.mutants import MUTANTS
+    from shardlog.sim.repair_mutants import BY_TEST
 
     # Before any test module binds a name of what the mutant spoils; for the whole session, so the
     # context is kept, lest it be left when it is collected.
-    APPLIED = MUTANTS[MUTANT].applied()
+    APPLIED = (MUTANTS | BY_TEST)[MUTANT].applied()
     APPLIED.__enter__()

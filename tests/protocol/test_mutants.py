@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardlog.sim.mutants import MUTANTS
+from shardlog.sim.repair_mutants import BY_TEST
 
 HERE = Path(__file__).parent
 SOURCES = {path: path.read_text() for path in sorted(HERE.glob("test_*.py"))}
@@ -35,9 +36,12 @@ def run(*ids: str, mutant: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", sorted(MUTANTS))
+ALL = MUTANTS | BY_TEST
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_a_test_of_its_id_fails_under(name):
-    result = run(*MUTANTS[name].ids, mutant=name)
+    result = run(*ALL[name].ids, mutant=name)
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
 
 

@@ -1,0 +1,69 @@
+"""What followers and new nodes are given, checked from outside.
+
+Entries that a follower has acknowledged are not sent to it again (N7): a leader that did so would
+harm nobody but the network, so no other checker would ever notice.  And whoever is taken into an
+ensemble has been a standby before (rule 10): coverage keeps a node that lags from doing harm, so
+that does not show by itself either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.effects import Effect, Event, Received, SendEntries
+from shardlog.protocol.entry import Member
+from shardlog.protocol.messages import Ack, AddFollower, Envelope, FenceAnswer
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.shard import Phase, Shard
+from shardlog.protocol.states import Role
+from shardlog.sim.failures import SafetyFailure
+from shardlog.sim.observer import Observer
+
+if TYPE_CHECKING:
+    from shardlog.sim.world import World
+
+
+class FeedingChecker(Observer):
+    """Once a follower tells anew what it holds, that is what counts."""
+
+    def __init__(self) -> None:
+        # By leader and epoch: how far each follower's acks, as they came in, reach.
+        self.acked: dict[tuple[Member, int], dict[Member, int]] = {}
+        self.stood_by: set[Member] = set()
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        if replica.role is Role.STANDBY:
+            self.stood_by.add(replica.member)
+        if replica.lead is None:
+            return
+        acked = self.acked.setdefault((replica.member, replica.epoch), {})
+        if type(event) is Received and event.envelope.dst_incarnation == replica.incarnation:
+            _heard(acked, event.envelope, replica.epoch)
+        for effect in effects:
+            if type(effect) is SendEntries and effect.headers[0].base < acked.get(effect.to, 0):
+                raise SafetyFailure(
+                    "OnlyMissing",
+                    f"{replica.member} sends {effect.headers[0].id} to {effect.to},"
+                    f" who has acknowledged all below {acked[effect.to]}",
+                )
+
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
+        if shard is None or shard.phase is not Phase.PREPARE or shard.change is None:
+            return
+        new = shard.change.new
+        if new is not None and new not in self.stood_by:
+            raise SafetyFailure("StandbyFirst", f"{new} is taken in and was no standby")
+
+
+def _heard(acked: dict[Member, int], envelope: Envelope, epoch: int) -> None:
+    message = envelope.message
+    if isinstance(message, Ack) and message.epoch == epoch:
+        member = Member(envelope.src, envelope.src_incarnation)
+        acked[member] = max(acked.get(member, 0), message.end)
+    elif isinstance(message, FenceAnswer):
+        acked.pop(message.member, None)
+    elif isinstance(message, AddFollower):
+        acked.pop(message.answer.member, None)

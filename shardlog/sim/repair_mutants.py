@@ -1,0 +1,162 @@
+"""Rules of sync, repair, reconfiguration and trimming, taken away one at a time.
+
+`BY_TEST` are those that nothing in the simulator can show, because its disks do not break in that
+way: a test that carries their id has to notice (`tests/protocol/test_mutants.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from shardlog.protocol import electing, following, leading, reconfiguring
+from shardlog.protocol.coordinator_state import CoordinatorState
+from shardlog.protocol.cursor import Cursor
+from shardlog.protocol.effects import Barrier, Limits, Recovered, TrimLog, TruncateLog, WriteEntries
+from shardlog.protocol.entry import Member, Seal
+from shardlog.protocol.log import Archive
+from shardlog.protocol.messages import Announce
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.replica_state import Due, ReplicaState
+from shardlog.protocol.shard import Phase, Shard
+from shardlog.sim.mutant import Mutant, always
+
+_RESTART: Any = Replica.restart
+_ADOPT: Any = vars(following)["_adopt"]
+_CONFIRM: Any = Cursor.confirm
+_START: Any = electing.start
+
+
+def _sync_ends_early(r: ReplicaState) -> bool:
+    """The first sync is taken for the last, and the table of sessions is not taken over."""
+    if r.syncing is None:
+        return False
+    r.syncing = None
+    r.persist()
+    follows = r.role in following.FOLLOWING
+    r.sync(Due.FOLLOWING if follows else Due.INSTALLED, end=r.log.end)
+    return True
+
+
+def _forget_uncommitted(
+    cls: type[Replica],
+    shard: str,
+    node: str,
+    limits: Limits,
+    seal: Seal,
+    found: Recovered,
+    archive: Archive | None = None,
+) -> object:
+    """What is not known to be committed is left on the disk, and not taken up again."""
+    commit = found.superblock.commit
+    headers = tuple(header for header in found.headers if header.end <= commit)
+    marks = tuple((base, mark) for base, mark in found.marks if base < commit)
+    whole = found.headers and found.headers[-1].count and archive is None
+    kept = replace(found, headers=headers, marks=marks) if whole else found
+    return _RESTART.__func__(cls, shard, node, limits, seal, kept, archive)
+
+
+def _adopt_then_cut(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None:
+    """The same effects in another order, and nothing between them."""
+    before = len(r.out)
+    _ADOPT(r, leader, message, cut)
+    new = r.out[before:]
+    later = [each for each in new if isinstance(each, TruncateLog)]
+    first = [each for each in new if not isinstance(each, TruncateLog | Barrier)]
+    r.out[before:] = [*first, *later]
+
+
+def _send_all_again(
+    self: Cursor, acked: int, at: int, now_ms: int, resend_ms: int, passed: bool = False
+) -> None:
+    began = not self.announced
+    _CONFIRM(self, acked, at, now_ms, resend_ms, passed)
+    if began:
+        self.next = 0
+
+
+def _abandon_commit(c: CoordinatorState, record: Shard, **more: Any) -> None:
+    """A change in COMMIT is given up as if it were in PREPARE."""
+    in_commit = record.phase is Phase.COMMIT
+    _START(c, replace(record, phase=Phase.PREPARE) if in_commit else record, **more)
+
+
+def _context_ahead(self: ReplicaState) -> None:
+    entries, self.gathered = tuple(self.gathered), []
+    self.out.append(WriteEntries(entries, self.log.end))
+
+
+def _trim_without_table(r: ReplicaState, first: int) -> None:
+    r.log.trim(first)
+    r.rewrites = [rewrite for rewrite in r.rewrites if rewrite.base >= first]
+    r.emit(TrimLog(first, r.log.boundary))
+
+
+REPAIR = (
+    Mutant(
+        "sync_ends_early",
+        "a sync counts as done when the first of it is durable",
+        ("V8",),
+        1,
+        ((following, "_finish_sync", _sync_ends_early),),
+    ),
+    Mutant(
+        "uncommitted_forgotten",
+        "a restart takes up only what is known to be committed",
+        ("V10",),
+        1,
+        ((Replica, "restart", classmethod(_forget_uncommitted)),),
+    ),
+    Mutant(
+        "adopted_before_cut",
+        "a history is adopted before what parts from it is cut",
+        ("N6",),
+        15,
+        ((following, "_adopt", _adopt_then_cut),),
+    ),
+    Mutant(
+        "sent_from_the_start",
+        "a follower is sent the whole log, whatever it holds",
+        ("N7",),
+        1,
+        ((Cursor, "confirm", _send_all_again),),
+    ),
+    Mutant(
+        "commit_abandoned",
+        "an election gives up a change in COMMIT, too",
+        ("O4",),
+        1,
+        ((electing, "start", _abandon_commit),),
+    ),
+    Mutant(
+        "unready_promoted",
+        "a new node is taken in before it has been a standby",
+        ("T12",),
+        1,
+        ((reconfiguring, "_caught_up", always(True)),),
+    ),
+    Mutant(
+        "context_ahead",
+        "the commit context that rides along reaches to the end of what is written",
+        ("V2",),
+        2,
+        ((ReplicaState, "write_gathered", _context_ahead),),
+    ),
+    Mutant(
+        "trimmed_without_table",
+        "the past is dropped before the table of sessions is kept",
+        ("V3",),
+        1,
+        ((following, "trim", _trim_without_table),),
+    ),
+)
+
+BY_TEST = {
+    "lost_acks_forgiven": Mutant(
+        "lost_acks_forgiven",
+        "a follower that comes back below its last ack counts as before",
+        ("T5",),
+        0,
+        ((leading, "is_lost", always(False)),),
+    ),
+}

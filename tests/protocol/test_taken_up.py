@@ -1,0 +1,31 @@
+"""What a restart takes up again, what rides along with entries, and what a trim keeps first."""
+
+from protocol.harness import LEADER, chain, entries, follower, only
+from shardlog.protocol.effects import Barrier, TrimLog, WriteEntries, WriteSuperblock
+from shardlog.protocol.messages import Entries, Heartbeat
+
+LOG = chain([1, 1, 1, 1])
+
+
+def test_V10_uncommitted_entries_come_back_after_a_restart():
+    node = follower(LOG, commit=1)
+    node.restart()
+    assert node.replica.log.headers == LOG
+    assert [slot.base for slot in node.answer().slots][-3:] == [1, 2, 3]
+
+
+def test_V2_the_commit_context_that_rides_along_ends_with_what_is_committed():
+    node = follower(LOG[:2], commit=2)
+    effects = node.take(Entries(1, entries(LOG[2:]), 2, 0), LEADER)
+    assert only(effects, WriteEntries).commit == 2
+    node.restart()
+    assert node.replica.commit == 2
+
+
+def test_V3_the_table_of_sessions_is_kept_before_anything_is_trimmed():
+    node = follower(LOG, commit=4)
+    effects = node.take(Heartbeat(1, 4, 2, 1, True), LEADER)
+    kinds = [type(effect) for effect in effects]
+    at = kinds.index(WriteSuperblock)
+    assert kinds[at : at + 3] == [WriteSuperblock, Barrier, TrimLog]
+    assert only(effects, WriteSuperblock).superblock.sessions_at == 4
