@@ -24,6 +24,7 @@ from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.feeding import FeedingChecker
 from shardlog.sim.linearizability import Operation, check
 from shardlog.sim.observer import Observer
+from shardlog.sim.sequence import SequenceChecker
 
 if TYPE_CHECKING:
     from shardlog.sim.world import World
@@ -400,6 +401,7 @@ def all_checkers() -> list[Observer]:
         PromiseChecker(),
         CoverageChecker(),
         FeedingChecker(),
+        SequenceChecker(),
         VoiceChecker(),
         RecordChecker(),
         MessageChecker(),

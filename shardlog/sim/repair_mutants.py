@@ -125,7 +125,7 @@ REPAIR = (
         "commit_abandoned",
         "an election gives up a change in COMMIT, too",
         ("O4",),
-        1,
+        4,
         ((electing, "start", _abandon_commit),),
     ),
     Mutant(
