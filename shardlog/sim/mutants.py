@@ -208,7 +208,7 @@ MUTANTS = _kinds(
         "oxia_truncation",
         "the Oxia seed's truncation rule in place of the divergence of histories",
         ("N4",),
-        11,
+        8,
         (
             (leading, "divergence", _oxia_divergence),
             (following, "divergence", _oxia_divergence),

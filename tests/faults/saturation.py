@@ -17,14 +17,16 @@ BATCH_BYTES = len(RECORD) * len(BATCH)
 CLIENTS = 2
 IN_FLIGHT = 32
 LOOK_MS = 20
+SLOW_MS = 200
 
 
 class Saturation:
-    """Appends without pause; `acknowledged_bytes` counts."""
+    """Appends without pause, up to so many bytes, then slowly; `acknowledged_bytes` counts."""
 
-    def __init__(self, cluster: FaultCluster, shard: str) -> None:
+    def __init__(self, cluster: FaultCluster, shard: str, fast_bytes_max: int = 1 << 50) -> None:
         self.cluster = cluster
         self.shard = shard
+        self.fast_bytes_max = fast_bytes_max
         self.acknowledged_bytes = 0
 
     @asynccontextmanager
@@ -53,6 +55,8 @@ class Saturation:
 
             while True:
                 await room.acquire()
+                if self.acknowledged_bytes > self.fast_bytes_max:
+                    await asyncio.sleep(SLOW_MS / 1000)
                 group.create_task(append())
 
     async def until_more(self, mib: int) -> None:
