@@ -253,14 +253,14 @@ MUTANTS = _kinds(
         "wiped_disk_votes",
         "an emptied volume under an old name goes on as that member",
         ("T5",),
-        9,
+        15,
         ((fencing, "is_addressed", _anyone_addressed),),
     ),
     Mutant(
         "old_ensemble_fenced",
         "an election in COMMIT fences the old ensemble only",
         ("O4",),
-        11,
+        22,
         ((Shard, "ensembles", property(_one_ensemble)),),
     ),
     Mutant(
@@ -281,14 +281,14 @@ MUTANTS = _kinds(
         "old_ensemble_commits",
         "between covered and Commit the old ensemble alone commits",
         ("O4",),
-        72,
+        1,
         ((Leadership, "deciding_ensembles", _old_ensemble_decides),),
     ),
     Mutant(
         "leaving_node_counts",
         "the leaving node's acks count through a whole change, and the old ensemble alone commits",
         ("O4", "O5"),
-        19,
+        1,
         (
             (Leadership, "counted", _leaving_counts),
             (Leadership, "deciding_ensembles", _old_ensemble_decides),
@@ -329,7 +329,7 @@ MUTANTS = _kinds(
         "standby_acks",
         "a standby acks, and is counted",
         ("T12",),
-        19,
+        16,
         (
             (following, "may_ack", _standby_may_ack),
             (leadership, "counts", always(True)),
