@@ -4,12 +4,15 @@ Whoever asks may have threads: a test run that has spoken gRPC, or a notebook.  
 locks and not the threads that would release them, so a forked worker may wait for ever.  Workers
 are therefore forked from a server that is started afresh and never has threads, or started afresh
 themselves where there is no such server.  A worker that dies, killed for its memory perhaps, ends
-the work with an error; `multiprocessing.Pool` would wait for its result for ever.
+the work with an error; `multiprocessing.Pool` would wait for its result for ever.  And workers end
+with whoever asked, however that one ended.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
@@ -34,7 +37,8 @@ def spread(
         return
     workers = jobs or multiprocessing.cpu_count()
     remaining = iter(items)
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(_method()))
+    context = multiprocessing.get_context(_method())
+    pool = ProcessPoolExecutor(workers, context, _end_with_asker)
     try:
         running = {pool.submit(work, item) for item in islice(remaining, AHEAD * workers)}
         while running:
@@ -43,6 +47,17 @@ def spread(
             yield from map(Future.result, done)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_asker() -> None:
+    asker = multiprocessing.parent_process()
+    assert asker is not None
+
+    def watch() -> None:
+        asker.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _method() -> str:
