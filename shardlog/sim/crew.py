@@ -11,7 +11,7 @@ with whoever asked, however that one ended.
 from __future__ import annotations
 
 import multiprocessing
-import os
+import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -55,7 +55,7 @@ def _end_with_asker() -> None:
 
     def watch() -> None:
         asker.join()
-        os._exit(1)
+        signal.raise_signal(signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
 
