@@ -57,15 +57,19 @@ def status(cluster: LocalCluster, wanted: Callable[[Any], bool]) -> Any:
     raise AssertionError(f"not as wanted: {json.dumps(found)}")
 
 
+def is_bad_everywhere(found: Any) -> bool:
+    """As soon as all have looked; the first one who does waits for the others only."""
+    waiting, ensemble = found["waiting"], found["ensemble"]
+    bad = [each for each in found["reports"] if each["bad"]]
+    return waiting and len(bad) == 3 and sorted(waiting["nodes"]) == sorted(ensemble)
+
+
 def test_T3_an_entry_that_is_bad_everywhere_is_given_up_by_command(cluster: LocalCluster):
     cluster.run("local down")
     assert damage(cluster) == 3
     cluster.run("local up")
-    found = status(
-        cluster, lambda it: it["waiting"] and sum(bool(each["bad"]) for each in it["reports"]) == 3
-    )
+    found = status(cluster, is_bad_everywhere)
     entry = found["waiting"]["entry"]
-    assert sorted(found["waiting"]["nodes"]) == sorted(found["ensemble"])
     name = f"{entry['epoch']}:{entry['offset']}"
     assert name in cluster.run("shard get orders").output
     assert "damaged" in cluster.run("status orders").output
