@@ -9,6 +9,7 @@ that does not show by itself either.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.effects import Effect, Event, Received, SendEntries
@@ -24,12 +25,36 @@ if TYPE_CHECKING:
     from shardlog.sim.world import World
 
 
+@dataclass(slots=True)
+class Acked:
+    """How far a follower's acks reach, as they came in.
+
+    What comes in one instant may be handled together, and what is sent then may have been decided
+    before the last of it was looked at: an ack counts from the next instant on.
+    """
+
+    before: int = 0
+    end: int = 0
+    at_us: int = -1
+
+    def heard(self, end: int, now_us: int) -> None:
+        if now_us != self.at_us:
+            self.before, self.at_us = self.end, now_us
+        self.end = max(self.end, end)
+
+    def known(self, now_us: int) -> int:
+        return self.before if now_us == self.at_us else self.end
+
+
+NOTHING = Acked()
+
+
 class FeedingChecker(Observer):
     """Once a follower tells anew what it holds, that is what counts."""
 
     def __init__(self) -> None:
-        # By leader and epoch: how far each follower's acks, as they came in, reach.
-        self.acked: dict[tuple[Member, int], dict[Member, int]] = {}
+        # By leader and epoch.
+        self.acked: dict[tuple[Member, int], dict[Member, Acked]] = {}
         self.stood_by: set[Member] = set()
 
     def on_step(
@@ -39,15 +64,19 @@ class FeedingChecker(Observer):
             self.stood_by.add(replica.member)
         if replica.lead is None:
             return
+        now_us = world.scheduler.now_us
         acked = self.acked.setdefault((replica.member, replica.epoch), {})
         if type(event) is Received and event.envelope.dst_incarnation == replica.incarnation:
-            _heard(acked, event.envelope, replica.epoch)
+            _heard(acked, event.envelope, replica.epoch, now_us)
         for effect in effects:
-            if type(effect) is SendEntries and effect.headers[0].base < acked.get(effect.to, 0):
+            if type(effect) is not SendEntries:
+                continue
+            known = acked.get(effect.to, NOTHING).known(now_us)
+            if effect.headers[0].base < known:
                 raise SafetyFailure(
                     "OnlyMissing",
                     f"{replica.member} sends {effect.headers[0].id} to {effect.to},"
-                    f" who has acknowledged all below {acked[effect.to]}",
+                    f" who has acknowledged all below {known}",
                 )
 
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
@@ -58,11 +87,11 @@ class FeedingChecker(Observer):
             raise SafetyFailure("StandbyFirst", f"{new} is taken in and was no standby")
 
 
-def _heard(acked: dict[Member, int], envelope: Envelope, epoch: int) -> None:
+def _heard(acked: dict[Member, Acked], envelope: Envelope, epoch: int, now_us: int) -> None:
     message = envelope.message
     if isinstance(message, Ack) and message.epoch == epoch:
         member = Member(envelope.src, envelope.src_incarnation)
-        acked[member] = max(acked.get(member, 0), message.end)
+        acked.setdefault(member, Acked()).heard(message.end, now_us)
     elif isinstance(message, FenceAnswer):
         acked.pop(message.member, None)
     elif isinstance(message, AddFollower):

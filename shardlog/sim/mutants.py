@@ -329,7 +329,7 @@ MUTANTS = _kinds(
         "standby_acks",
         "a standby acks, and is counted",
         ("T12",),
-        16,
+        17,
         (
             (following, "may_ack", _standby_may_ack),
             (leadership, "counts", always(True)),
@@ -347,7 +347,7 @@ MUTANTS = _kinds(
         "no_epoch_start",
         "a new leader writes no entry of its own",
         ("O3",),
-        23,
+        25,
         ((leading, "start_epoch", always(None)),),
     ),
     Mutant(

@@ -119,7 +119,7 @@ REPAIR = (
         "sent_from_the_start",
         "a follower is sent the whole log, whatever it holds",
         ("N7",),
-        1,
+        11,
         ((Cursor, "confirm", _send_all_again),),
     ),
     Mutant(
