@@ -2,7 +2,7 @@ PYTHON ?= python3
 SEEDS ?= 500
 MINUTES ?= 10
 SEED ?= 1
-ENGINE_SEEDS ?= 100
+ENGINE_SEEDS ?= 50
 KEEP ?= 0
 
 VENV := .venv

@@ -8,11 +8,14 @@ on one bridge an answer would otherwise go back directly, from an address that w
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import shutil
 import socket
 import subprocess
 from pathlib import Path
+
+import psutil
 
 from e2e.processes import CannotStart
 
@@ -21,6 +24,10 @@ PODS = "10.244.0.0/16"
 GATEWAY = "10.244.0.1"
 PLUGINS = Path("/usr/lib/cni")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+KUBELET_CHAINS = (
+    ("filter", "KUBE-FIREWALL", "INPUT", "OUTPUT"),
+    ("mangle", "KUBE-KUBELET-CANARY"),
+)
 
 
 def machine_address() -> str:
@@ -64,6 +71,18 @@ def require_addresses(said: str | None = None) -> None:
 def remove_bridge() -> None:
     """Also that of an earlier run: with another address every sandbox would fail."""
     subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True, check=False)
+
+
+def remove_kubelet_chains() -> None:
+    """What kubelets wrote into the kernel's tables, and leave there; not while one still runs."""
+    if any(each.info["name"] == "kubelet" for each in psutil.process_iter(["name"])):
+        return
+    for program, each in itertools.product(("iptables", "ip6tables"), KUBELET_CHAINS):
+        table, chain, *from_chains = each
+        jumps = [["-D", from_chain, "-j", chain] for from_chain in from_chains]
+        for change in (*jumps, ["-F", chain], ["-X", chain]):
+            command = [program, "-w", "-t", table, *change]
+            subprocess.run(command, capture_output=True, check=False)
 
 
 def forward() -> bool:

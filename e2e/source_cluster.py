@@ -114,6 +114,7 @@ def clean(directory: Path) -> None:
     remove_cgroup(f"/{CGROUP}")
     remove_directory(directory)
     network.remove_bridge()
+    network.remove_kubelet_chains()
     for result in Path("/var/lib/cni/results").glob("shardlog-*"):
         result.unlink()
     for link in Path("/var/log/containers").glob("*.log"):
