@@ -20,7 +20,7 @@ Json = Any
 PATIENCE_S = 10.0
 """A Shard that is applied together with its ShardSnapshot may be heard of later."""
 DELETE_AGAIN_S = 60.0
-WARNINGS = ("PodWaits", "TriesAgain", "NoTemplate", "BadTemplate", "JobRefused")
+WARNINGS = ("PodWaits", "TriesAgain", "NoTemplate", "BadTemplate", "JobRefused", "ApiRefused")
 TEXTS = ("id", "manifest")
 NUMBERS = ("first", "end", "epoch", "records", "bytes", "segments", "written_bytes",
            "written_segments", "reused_bytes", "reused_segments", "given_up")  # fmt: skip

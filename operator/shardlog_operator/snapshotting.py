@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -98,10 +99,13 @@ class Snapshotting:
             return CONFLICT_S
         except NotFound:
             return AGAIN_S
+        except ApiUnavailable as failure:
+            self._log.info("snapshot waits", snapshot=name, why=str(failure))
+            return AGAIN_S
         except ApiFailure as failure:
-            level = self._log.info if isinstance(failure, ApiUnavailable) else self._log.error
-            level("snapshot waits", snapshot=name, why=str(failure))
-            return AGAIN_S if isinstance(failure, ApiUnavailable) else REFUSED_S
+            self._log.error("snapshot waits", snapshot=name, why=str(failure))
+            await self._say_refused(name, failure)
+            return REFUSED_S
 
     # --- taking it -------------------------------------------------------------------------------
 
@@ -145,6 +149,15 @@ class Snapshotting:
             if by is not None:
                 await self._write(body, asked, expired(by))
         return None
+
+    async def _say_refused(self, name: str, failure: ApiFailure) -> None:
+        """The operator may not do what it has to: that stands in the status, if that may be."""
+        body = self._watched.snapshots.get(name)
+        if body is None or (asked := snapshot_spec(body)).ended or asked.deleting:
+            return
+        waits = Verdict(SnapshotPhase.PENDING, "ApiRefused", str(failure))
+        with suppress(ApiFailure):
+            await self._write(body, asked, waits)
 
     # --- its end ---------------------------------------------------------------------------------
 
