@@ -19,8 +19,10 @@ from shardlog import __version__
 from shardlog.cli.failures import BadUsage
 from shardlog.cli.kubectl_call import OPERATIONS, SELECTOR, SHARDS, SNAPSHOTS, Kubectl
 
-KINDS = (SHARDS, OPERATIONS, SNAPSHOTS, "jobs", "events", "pods", "services", "endpointslices",
-         "statefulsets", "deployments", "poddisruptionbudgets", "persistentvolumeclaims")  # fmt: skip
+KINDS = (
+    SHARDS, OPERATIONS, SNAPSHOTS, "jobs", "events", "pods", "services", "endpointslices",
+    "statefulsets", "deployments", "poddisruptionbudgets", "persistentvolumeclaims",
+)  # fmt: skip
 
 
 def write_report(kubectl: Kubectl, path: Path, log_lines: int) -> list[str]:

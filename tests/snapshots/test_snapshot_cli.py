@@ -56,30 +56,33 @@ def test_from_create_to_restore(cluster: LocalCluster, place: str):
 
 def test_a_name_that_is_chosen_is_made_once(cluster: LocalCluster, tmp_path: Path):
     """As the operator asks for it: again after a crash, and it sees nothing but the report."""
+    cluster.run("shard create named --replicas 1")
+    cluster.append("named", RECORDS)
     place, report = f"file://{tmp_path}/snapshots", tmp_path / "report"
-    line = f"snapshot create orders {place} --id nightly.1 --report {report}"
+    line = f"snapshot create named {place} --id nightly.1 --report {report}"
     made = cluster.json(line)
     assert made["id"] == "nightly.1"
     told = json.loads(report.read_text())
-    assert told["manifest"] == f"{place}/orders/snapshots/nightly.1.json"
+    assert told["manifest"] == f"{place}/named/snapshots/nightly.1.json"
     assert (told["first"], told["end"], told["records"]) == (0, made["end"], len(RECORDS))
     assert (told["written_bytes"], told["reused_bytes"]) == (made["bytes"], 0)
-    cluster.append("orders", [b"later"])
+    cluster.append("named", [b"later"])
     assert cluster.json(line)["end"] == made["end"]
     assert json.loads(report.read_text())["reused_bytes"] == made["bytes"]
-    other = cluster.refused(f"{line} --node node-1", exit_codes.REFUSED)
+    node = cluster.json("shard get named")["leader"]
+    other = cluster.refused(f"{line} --node {node}", exit_codes.REFUSED)
     assert "snapshot nightly.1 is there, and is of what led" in other
     assert json.loads(report.read_text())["failed"] == "NotPossible"
     assert (
         "is no name"
-        in cluster.run(f"snapshot create orders {place} --id a/b", exit_codes.USAGE).stderr
+        in cluster.run(f"snapshot create named {place} --id a/b", exit_codes.USAGE).stderr
     )
-    deletes = f"snapshot delete orders {place} nightly.1 --yes --report {report}"
+    deletes = f"snapshot delete named {place} nightly.1 --yes --report {report}"
     cluster.run(deletes)
     assert json.loads(report.read_text())["deleted"] == ["nightly.1"]
     cluster.refused(deletes, exit_codes.REFUSED)
     assert json.loads(report.read_text()) == {
-        "failed": "NoSuchSnapshot", "message": "there is no snapshot nightly.1 of orders",
+        "failed": "NoSuchSnapshot", "message": "there is no snapshot nightly.1 of named",
     }  # fmt: skip
 
 
