@@ -88,7 +88,7 @@ class OperatorProcess:
         self.snapshots = Schedule(clock_s, SNAPSHOT_WORKERS)
         self.snapshotting = Snapshotting(
             self.kube, self.watched, self.host, settings.snapshot_template, self.poster,
-            self.snapshots.soon, self.log,
+            self.log,
         )  # fmt: skip
         self.directory = Directory(
             self.reconciler,

@@ -71,12 +71,22 @@ class SnapshotSpec:
 
     @property
     def id(self) -> str:
-        """As the command makes them: when, and which."""
-        return f"{re.sub('[-:]', '', self.created).removesuffix('Z')}.000Z-{_digest(self.uid)}"
+        return _id(self.created, self.uid)
 
     def job(self, work: Work) -> str:
         """Another object of the same name has other Jobs."""
         return f"{self.name}-{_digest(self.uid, work)}"
+
+
+def id_of(body: Body) -> str:
+    """Of the snapshot that an object asks for."""
+    meta = body["metadata"]
+    return _id(meta.get("creationTimestamp", ""), meta.get("uid", ""))
+
+
+def _id(created: str, uid: str) -> str:
+    """As the command makes them: when, and which."""
+    return f"{re.sub('[-:]', '', created).removesuffix('Z')}.000Z-{_digest(uid)}"
 
 
 def _digest(*parts: str) -> str:

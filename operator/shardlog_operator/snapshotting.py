@@ -9,7 +9,6 @@ deleted it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -46,6 +45,7 @@ CONFLICT_S = 0.2
 STARTS_S = 2.0
 """A pod that has not started is looked at so often: nobody else tells why."""
 REFUSED_S = 15.0
+BROKEN_S = 60.0
 AT_WORK_S = 60.0
 BACKGROUND, FOREGROUND = "Background", "Foreground"
 
@@ -59,7 +59,7 @@ class NotMade(Exception):  # noqa: N818 - named after what happened
 
 
 class Snapshotting:
-    """`template` names the PodTemplate of the pods; `heard` is told of others to look at."""
+    """`template` names the PodTemplate of the pods."""
 
     def __init__(
         self,
@@ -68,7 +68,6 @@ class Snapshotting:
         host: CoordinatorHost,
         template: str | None,
         poster: EventPoster,
-        heard: Callable[[str], None],
         log: Logger,
     ) -> None:
         self._kube = kube
@@ -76,7 +75,6 @@ class Snapshotting:
         self._host = host
         self._template = template
         self._poster = poster
-        self._heard = heard
         self._log = log
 
     async def look(self, name: str) -> float | None:
@@ -106,6 +104,9 @@ class Snapshotting:
             self._log.error("snapshot waits", snapshot=name, why=str(failure))
             await self._say_refused(name, failure)
             return REFUSED_S
+        except Exception:
+            self._log.exception("snapshot failed", snapshot=name)
+            return BROKEN_S
 
     # --- taking it -------------------------------------------------------------------------------
 
@@ -134,14 +135,7 @@ class Snapshotting:
             return AGAIN_S
         if verdict.phase is SnapshotPhase.RUNNING:
             return AT_WORK_S if job is not None and job.ready else STARTS_S
-        if verdict.phase is SnapshotPhase.SUCCEEDED:
-            self._tell_others(asked)
         return None
-
-    def _tell_others(self, asked: SnapshotSpec) -> None:
-        for other in self._watched.snapshots_of(asked.shard):
-            if other.complete and other.id in self._watched.deleters:
-                self._heard(other.name)
 
     async def _look_for_expiry(self, body: Json, asked: SnapshotSpec) -> float | None:
         if asked.complete:

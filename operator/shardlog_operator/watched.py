@@ -12,7 +12,7 @@ from typing import Any
 
 from shardlog_operator.nodes import Nodes, node_pod, version_of
 from shardlog_operator.snapshot_jobs import SNAPSHOT_LABEL
-from shardlog_operator.snapshot_spec import SNAPSHOTS, SnapshotSpec, snapshot_spec
+from shardlog_operator.snapshot_spec import SNAPSHOTS, id_of
 from shardlog_operator.spec import OPERATIONS, SHARDS, Operation, OperationSpec, operation_spec
 
 Json = Any
@@ -29,7 +29,8 @@ class Watched:
         self.shards: dict[str, Json] = {}
         self.operations: dict[str, Json] = {}
         self.snapshots: dict[str, Json] = {}
-        # IDs of snapshots that a retention has deleted, and whose it was.
+        # By ID: what is taken under it, and whose retention has deleted it.
+        self._taken_as: dict[str, str] = {}
         self.deleters: dict[str, str] = {}
         self.shard_heard: Heard = _nobody
         self.operation_heard: Heard = _nobody
@@ -55,8 +56,14 @@ class Watched:
 
     def _take_snapshot(self, kind: str | None, body: Json) -> None:
         _take(self.snapshots, kind, body)
+        name = body["metadata"]["name"]
+        if kind == "DELETED":
+            self._taken_as.pop(id_of(body), None)
+        else:
+            self._taken_as[id_of(body)] = name
         for each in (body.get("status") or {}).get("deleted") or ():
-            self.deleters[each] = body["metadata"]["name"]
+            if self.deleters.setdefault(each, name) == name and each in self._taken_as:
+                self.snapshot_heard(self._taken_as[each])
 
     def job(self, kind: str | None, body: Json) -> None:
         """Only that it is not as it was: a Job is read when it is needed."""
@@ -122,11 +129,6 @@ class Watched:
 
     def specs(self) -> list[OperationSpec]:
         return [operation_spec(body) for body in self.operations.values()]
-
-    def snapshots_of(self, shard: str) -> list[SnapshotSpec]:
-        """There may be thousands of all shards together."""
-        bodies = (each for each in self.snapshots.values() if each["spec"]["shard"] == shard)
-        return [snapshot_spec(body) for body in bodies]
 
 
 def _nobody(name: str) -> None:
