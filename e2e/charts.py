@@ -59,6 +59,9 @@ def pod_templates(manifests: list[Manifest]) -> Iterator[Manifest]:
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         elif each["kind"] == "Pod":
             yield each
+        elif each["kind"] == "PodTemplate":
+            metadata = each["template"]["metadata"] | {"name": each["metadata"]["name"]}
+            yield {"apiVersion": "v1", "kind": "Pod", **each["template"], "metadata": metadata}
 
 
 def environment(manifest: Manifest) -> dict[str, str]:

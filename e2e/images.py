@@ -28,7 +28,7 @@ from e2e.binaries import PROGRAMS, CannotBuild, binary, cache
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("pyproject.toml", "constraints.txt", "README.md", "shardlog", "node", "operator")
-EXTRAS = {"node": "node,compression", "operator": "operator"}
+EXTRAS = {"node": "node,compression,snapshot", "operator": "operator"}
 BASE_VARIABLE = "E2E_BASE_IMAGE"
 BASE = "docker.io/library/python:3.13-slim"
 DEBIAN = "bookworm"

@@ -1,4 +1,4 @@
-"""Shards and operations to try, and how to try them without making them."""
+"""Shards, operations and snapshots to try, and how to try them without making them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ def shard(name: str = "orders", **spec: Any) -> dict[str, Any]:
 def operation(name: str = "now", **spec: Any) -> dict[str, Any]:
     metadata = {"name": name}
     return {"apiVersion": API_VERSION, "kind": "ShardOperation", "metadata": metadata, "spec": spec}
+
+
+def snapshot(name: str = "nightly", **spec: Any) -> dict[str, Any]:
+    """To a bucket, unless the spec says otherwise."""
+    told = {"shard": "orders", "destination": {"url": "s3://backups/logs"}} | spec
+    metadata = {"name": name}
+    return {"apiVersion": API_VERSION, "kind": "ShardSnapshot", "metadata": metadata, "spec": told}
 
 
 def refusal(api: ApiServer, manifest: dict[str, Any], namespace: str) -> str:

@@ -97,12 +97,20 @@ def test_a_generated_certificate_outlives_upgrades(api: ApiServer, restricted: s
     assert api.get("secret", "shardlog-tls", "-n", restricted)["data"] == first
 
 
+CRDS = ("shards.shardlog.dev", "shardoperations.shardlog.dev", "shardsnapshots.shardlog.dev")
+
 MAY = [
     ("list", "shards.shardlog.dev"),
     ("watch", "shards.shardlog.dev"),
     ("patch", "shards.shardlog.dev"),
     ("update", "shards.shardlog.dev/status"),
     ("update", "shardoperations.shardlog.dev/status"),
+    ("patch", "shardsnapshots.shardlog.dev"),
+    ("update", "shardsnapshots.shardlog.dev/status"),
+    ("watch", "jobs.batch"),
+    ("create", "jobs.batch"),
+    ("delete", "jobs.batch"),
+    ("get", "podtemplates/shardlog-snapshot"),
     ("watch", "pods"),
     ("patch", "pods/status"),
     ("create", "services"),
@@ -115,6 +123,11 @@ MAY_NOT = [
     ("delete", "shards.shardlog.dev"),
     ("create", "shards.shardlog.dev"),
     ("create", "shardoperations.shardlog.dev"),
+    ("create", "shardsnapshots.shardlog.dev"),
+    ("delete", "shardsnapshots.shardlog.dev"),
+    ("patch", "jobs.batch"),
+    ("get", "podtemplates"),
+    ("update", "podtemplates/shardlog-snapshot"),
     ("delete", "pods"),
     ("create", "pods"),
     ("create", "pods/exec"),
@@ -135,6 +148,8 @@ def test_what_the_operator_may_do(api: ApiServer, restricted: str):
 
     def may(verb: str, kind: str, namespace: str) -> bool:
         resource, _, subresource = kind.partition("/")
+        if resource == "podtemplates":  # it has no subresources: this is the name of one
+            resource, subresource = kind, ""
         command = [kubectl(), f"--kubeconfig={mine}", "auth", "can-i", verb, resource]
         command += [f"--subresource={subresource}", "-n", namespace]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -157,7 +172,7 @@ def test_crds_are_taken_over_and_stay(api: ApiServer, restricted: str):
             },
         }
     }
-    for crd in ("shards.shardlog.dev", "shardoperations.shardlog.dev"):
+    for crd in CRDS:
         api.kubectl("patch", "crd", crd, "--type=merge", "-p", json.dumps(owned))
     installed(api, restricted, "install", {"rbac": {"readNodes": False}})
     api.apply(shard(), "-n", restricted)

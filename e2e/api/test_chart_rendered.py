@@ -42,6 +42,11 @@ VALUES: dict[str, dict[str, Any]] = {
         "imagePullSecrets": [{"name": "registry"}],
         "commonLabels": {"team": "storage"},
         "operator": {"tolerations": [{"operator": "Exists"}], "settings": {"resync_s": 60}},
+        "snapshots": {
+            "serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"},
+            "nodeSelector": {"disk": "fast"},
+            "podAnnotations": {"a": "b"},
+        },
         "nodes": {"public": True, "nodeSelector": {"disk": "fast"}, "podAnnotations": {"a": "b"}},
         "tls": {"mode": "generated", "mutual": False},
         "metrics": MONITORING,
@@ -89,6 +94,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "at '/nodes/terminationGracePeriodSeconds': minimum",
     ),
     "label that is no text": ({"commonLabels": {"a": 1}}, "at '/commonLabels/a': got number"),
+    "unknown of snapshots": (
+        {"snapshots": {"schedule": "@daily"}},
+        "at '/snapshots': additional properties 'schedule' not allowed",
+    ),
     "override": ({"fullnameOverride": "Log"}, "at '/fullnameOverride'"),
 }
 
@@ -246,6 +255,42 @@ def test_uninstalling_keeps_shards():
     assert len(kept) >= 2
     for crd in kept:
         assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+@pytest.mark.parametrize("mode", ["defaults", "generated certificates"])
+def test_pods_that_take_snapshots_reach_the_cluster_as_clients_do(mode: str):
+    """The operator is told their template, and policies let them through whoever else may."""
+    strangers = [{"namespaceSelector": {"matchLabels": {"app": "x"}}}]
+    manifests = rendered(VALUES[mode] | {"networkPolicy": {"clients": strangers}})
+    operator = environment(only(manifests, "Deployment", "shardlog-operator"))
+    template = only(manifests, "PodTemplate", operator["SHARDLOG_OPERATOR_SNAPSHOT_TEMPLATE"])
+    labels = template["template"]["metadata"]["labels"]
+    spec = template["template"]["spec"]
+    assert spec["serviceAccountName"] == "shardlog-snapshot"
+    (container,) = spec["containers"]
+    told = {each["name"]: each["value"] for each in container["env"]}
+    assert told["SHARDLOG_CLUSTER"] == "http://shardlog"
+    assert ("SHARDLOG_TLS_AUTHORITY" in told) == (mode != "defaults")
+    for policy, port in (("shardlog-nodes", "data"), ("shardlog-operator", "http")):
+        rules = only(manifests, "NetworkPolicy", policy)["spec"]["ingress"]
+        admitted = [
+            rule
+            for rule in rules
+            for each in rule["from"]
+            if "podSelector" in each
+            and each["podSelector"].get("matchLabels", {"": ""}).items() <= labels.items()
+        ]
+        assert [each["port"] for rule in admitted for each in rule["ports"]] == [port]
+
+
+def test_rights_of_the_account_that_takes_snapshots():
+    account = only(rendered(VALUES["everything on"]), "ServiceAccount", "log-snapshot")
+    assert account["metadata"]["annotations"] == {
+        "eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"
+    }
+    bound = [each for each in rendered() if each["kind"].endswith("RoleBinding")]
+    names = {subject["name"] for each in bound for subject in each["subjects"]}
+    assert names == {"shardlog-operator"}
 
 
 def test_monitoring():

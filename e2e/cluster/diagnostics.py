@@ -22,7 +22,7 @@ def collect(release: Release, shard: str) -> Path:
     keep("events.txt", "get", "events", "--sort-by=.lastTimestamp")
     keep("pods.txt", "get", "pods", "-o", "wide")
     keep("pods.yaml", "get", "pods", "-o", "yaml")
-    keep("shards.yaml", "get", "shards,shardoperations", "-o", "yaml")
+    keep("shards.yaml", "get", "shards,shardoperations,shardsnapshots,jobs", "-o", "yaml")
     keep("machines.yaml", "get", "nodes", "-o", "yaml")
     for name in _said(lambda: release.kubectl("get", "pods", "-o", "name")).split():
         if name.startswith("pod/"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from e2e.cluster.release import NODES
 from e2e.cluster.scenario import Scenarios
 
-CRDS = ("shards.shardlog.dev", "shardoperations.shardlog.dev")
+CRDS = ("shards.shardlog.dev", "shardoperations.shardlog.dev", "shardsnapshots.shardlog.dev")
 
 
 def test_uninstalled_and_installed_again(scenarios: Scenarios):

@@ -24,6 +24,7 @@ Json = Any
 T = TypeVar("T")
 LOOK_S = 0.1
 PATIENCE_S = 120.0
+TEMPLATE = "snapshots"
 LABELS = {
     "app.kubernetes.io/name": "shardlog",
     "app.kubernetes.io/component": "node",
@@ -127,7 +128,7 @@ class Installation:
         command = [
             sys.executable, "-m", "shardlog_operator.main", "--namespace", self.namespace,
             "--name", name, "--plain", "--etcd-endpoints", ",".join(self.etcd), "--http-port", "0",
-            "--node-grace-s", "2", "--positions-s", "2", *flags,
+            "--node-grace-s", "2", "--positions-s", "2", "--snapshot-template", TEMPLATE, *flags,
         ]  # fmt: skip
         environment = {"KUBECONFIG": str(kubeconfig or self.api.kubeconfig)}
         self.operators[name] = start(name, command, self.directory, environment)
@@ -203,6 +204,30 @@ class Installation:
                 "kind": "Shard",
                 "metadata": {"name": name, "namespace": self.namespace},
                 "spec": spec,
+            }
+        )
+
+    def template(self) -> None:
+        """Of pods that nobody starts."""
+        container = {"name": "snapshot", "image": "none", "command": ["shardlog"]}
+        self.api.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "PodTemplate",
+                "metadata": {"name": TEMPLATE, "namespace": self.namespace},
+                "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
+            }
+        )
+
+    def snapshot(self, name: str, shard: str = "orders", **spec: object) -> None:
+        self.template()
+        told = {"shard": shard, "destination": {"url": "s3://backups/logs"}, **spec}
+        self.api.apply(
+            {
+                "apiVersion": "shardlog.dev/v1alpha1",
+                "kind": "ShardSnapshot",
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": told,
             }
         )
 

@@ -68,6 +68,18 @@ def test_a_person_at_work(ready: Installation, tmp_path: Path):
     assert "not a member" in refused(it, "promote", "orders", "node-9")
     assert "not found" in refused(it, "status", "no-such-shard")
 
+    it.template()
+    asked = json.loads(said(it, "snapshot", "create", "orders", "s3://backups/logs", "--keep", "3",
+                            "--older-than", "7d", "--no-wait", "-o", "json"))  # fmt: skip
+    assert asked["spec"]["retention"] == {"keep": 3, "time": "168h"}
+    name = asked["name"]
+    it.until(lambda: json.loads(said(it, "snapshot", "list", "orders", "-o", "json"))
+             ["snapshots"][0]["status"].get("phase") == "Running")  # fmt: skip
+    assert said(it, "snapshot", "list").split()[10:13] == [name, "orders", "Running"]
+    assert "no Shard nothing" in refused(it, "snapshot", "create", "nothing", "s3://b/p")
+    assert "needs claimName" in refused(it, "snapshot", "create", "orders", "file:///snapshots")
+    assert "deleted" in said(it, "snapshot", "delete", name)
+
     path = tmp_path / "report.tar.gz"
     said(it, "report", "--file", str(path))
     with tarfile.open(path) as archive:

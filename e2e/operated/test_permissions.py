@@ -23,7 +23,7 @@ def rules() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         for name in names:
             resource, _, rest = name.partition("/")
             plural, _, group = resource.partition(".")
-            if plural in ("shards", "shardoperations"):
+            if plural in ("shards", "shardoperations", "shardsnapshots"):
                 group = "shardlog.dev"
             found = f"{plural}/{rest}" if rest else plural
             rule = {"apiGroups": [group], "resources": [found], "verbs": cells[2].split(", ")}
@@ -33,7 +33,7 @@ def rules() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def allowed(it: Installation) -> Path:
     own, cluster = rules()
-    assert len(own) == 9
+    assert len(own) == 13
     assert len(cluster) == 1
     group, name = "rbac.authorization.k8s.io", f"operator-{it.namespace}"
     account = {"kind": "ServiceAccount", "name": "operator", "namespace": it.namespace}
@@ -72,10 +72,14 @@ def test_what_is_documented_is_enough(it: Installation):
     it.shard(replicas=3, deletionPolicy="Delete")
     leader = it.ready()["leader"]
     it.until(lambda: it.leader_address() == leader)
+    it.snapshot("nightly")
+    it.until(lambda: it.api.get("-n", it.namespace, "jobs")["items"])
     it.plugin("drain", leader)
     it.until(lambda: leader not in it.members())
     it.api.kubectl("cordon", f"{it.namespace}-{sorted(it.members())[0]}")
     it.until(lambda: "NodeDrained" in it.reasons())
+    it.kubectl("delete", "shardsnapshot", "nightly", "--timeout=60s")
+    it.until(lambda: not it.api.get("-n", it.namespace, "jobs")["items"])
     it.kubectl("delete", "shard", "orders", "--wait=false")
     it.until(lambda: it.get("shard", "orders") is None)
     said = it.operators["operator-0"].log.read_text()

@@ -27,6 +27,7 @@ from shardlog.transport.failures import Unreachable
 from shardlog_operator.nodes import Nodes
 from shardlog_operator.reconciling import Reconciler
 from shardlog_operator.scheduling import Schedule
+from shardlog_operator.snapshot_spec import SnapshotPhase
 from shardlog_operator.spec import shard_spec
 
 Json = Any
@@ -54,6 +55,14 @@ class OperatorCollector(Collector):
             count = sum(1 for each in host.shards.values() if each.status is status)
             phases.add_metric([status.value], count)
         yield phases
+        snapshots = GaugeMetricFamily(
+            "shardlog_operator_snapshots", "ShardSnapshots by phase.", labels=["phase"]
+        )
+        taken = [each.get("status") or {} for each in reconciler.watched.snapshots.values()]
+        for phase in SnapshotPhase:
+            count = sum(1 for each in taken if each.get("phase", "Pending") == phase)
+            snapshots.add_metric([phase.value], count)
+        yield snapshots
         halted = sum(1 for each in host.shards.values() if each.halted)
         changing = sum(1 for each in host.shards.values() if each.change or each.joining)
         available = not self._metadata_failure()

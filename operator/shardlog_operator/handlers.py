@@ -15,6 +15,8 @@ from typing import Any
 
 import kopf
 
+from shardlog_operator.snapshot_jobs import JOB_LABELS
+from shardlog_operator.snapshot_spec import SNAPSHOTS
 from shardlog_operator.spec import GROUP, OPERATIONS, SHARDS, VERSION
 from shardlog_operator.watched import Watched
 
@@ -43,6 +45,14 @@ def registry_of(watched: Watched, connect: Connect, hand_over: HandOver) -> kopf
     async def operation(event: Any, **_: Any) -> None:
         hand_over(watched.operation, event["type"], event["object"])
 
+    @kopf.on.event(GROUP, VERSION, SNAPSHOTS, registry=registry)
+    async def snapshot(event: Any, **_: Any) -> None:
+        hand_over(watched.snapshot, event["type"], event["object"])
+
+    @kopf.on.event("batch", "v1", "jobs", registry=registry)
+    async def job(event: Any, **_: Any) -> None:
+        hand_over(watched.job, event["type"], event["object"])
+
     @kopf.on.event("v1", "pods", registry=registry)
     async def pod(event: Any, **_: Any) -> None:
         hand_over(watched.pod, event["type"], event["object"])
@@ -59,6 +69,9 @@ def kopf_settings(node_selector: str) -> kopf.OperatorSettings:
     settings.watching.client_timeout = WATCH_CLIENT_S
     settings.watching.connect_timeout = CONNECT_S
     settings.watching.label_selectors["v1", "pods"] = node_selector
+    settings.watching.label_selectors["batch", "v1", "jobs"] = ",".join(
+        f"{name}={value}" for name, value in JOB_LABELS.items()
+    )
     settings.networking.connect_timeout = CONNECT_S
     settings.persistence.finalizer = f"{GROUP}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import aiohttp
 import kopf
 
+from shardlog_operator.snapshot_spec import SNAPSHOTS
 from shardlog_operator.spec import API_VERSION, OPERATIONS, SHARDS
 
 Json = Any
@@ -27,6 +28,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 class ApiFailure(Exception):  # noqa: N818 - named after what happened
     """Base of all; the message is one line for a person."""
+
+    # The namespace is being deleted: nothing new is made in it.
+    is_terminating = False
 
 
 class ApiUnavailable(ApiFailure):
@@ -90,12 +94,22 @@ class Kube:
     def operation(self, name: str, subresource: str = "") -> str:
         return self._named(f"/apis/{API_VERSION}", OPERATIONS, name, subresource)
 
+    def snapshot(self, name: str, subresource: str = "") -> str:
+        return self._named(f"/apis/{API_VERSION}", SNAPSHOTS, name, subresource)
+
+    def job(self, name: str = "") -> str:
+        return self._named("/apis/batch/v1", "jobs", name)
+
+    def pod_template(self, name: str) -> str:
+        return self._named("/api/v1", "podtemplates", name)
+
     def pod(self, name: str, subresource: str = "") -> str:
         return self._named("/api/v1", "pods", name, subresource)
 
-    def listing(self, plural: str) -> str:
+    def listing(self, plural: str, labels: str = "") -> str:
         group = "/api/v1" if plural == "pods" else f"/apis/{API_VERSION}"
-        return self._named(group, plural)
+        selected = f"?labelSelector={quote(labels, safe='')}" if labels else ""
+        return self._named(group, plural) + selected
 
     def service(self, name: str = "") -> str:
         return self._named("/api/v1", "services", name)
@@ -128,11 +142,13 @@ class Kube:
     async def patch(self, path: str, body: Json, kind: str = MERGE) -> Json:
         return await self._call("PATCH", path, body, kind)
 
-    async def delete(self, path: str, uid: str = "") -> None:
-        """What is gone already is gone."""
-        body = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    async def delete(self, path: str, uid: str = "", propagation: str = "") -> None:
+        """What is gone already is gone; `propagation` says what becomes of what it owns."""
+        body: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid:
-            body["preconditions"] = {"uid": uid}  # type: ignore[assignment]
+            body["preconditions"] = {"uid": uid}
+        if propagation:
+            body["propagationPolicy"] = propagation
         with suppress(NotFound):
             await self._call("DELETE", path, body)
 
@@ -182,9 +198,15 @@ class Kube:
         told = found.get("message") if isinstance(found, dict) else None
         kind = ApiUnavailable if status >= 500 else _KINDS.get(status, Refused)
         failure = kind(f"{what}: {told or status}")
+        failure.is_terminating = "NamespaceTerminating" in _causes(found)
         if isinstance(failure, ApiUnavailable):
             self.failure = failure
         return failure
+
+
+def _causes(found: Json) -> list[str]:
+    details = (found.get("details") or {}) if isinstance(found, dict) else {}
+    return [each.get("reason", "") for each in details.get("causes") or ()]
 
 
 async def wait_for_kinds(kube: Kube, again_s: float, tell: Callable[[str], None]) -> None:

@@ -32,6 +32,8 @@ from shardlog_operator.publishing import EventPoster, Gates, Publisher
 from shardlog_operator.reconciling import Reconciler, follow_records
 from shardlog_operator.scheduling import Schedule
 from shardlog_operator.settings import OperatorSettings, labels_of
+from shardlog_operator.snapshot_spec import SNAPSHOTS
+from shardlog_operator.snapshotting import Snapshotting
 from shardlog_operator.spec import OPERATIONS, SHARDS
 from shardlog_operator.watched import PODS, Watched
 from shardlog_operator.watching import Watching
@@ -40,6 +42,7 @@ PROBE_S = 5.0
 PROBE_KEY = "operator"
 KINDS_S = 2.0
 OPERATION_WORKERS = 4
+SNAPSHOT_WORKERS = 4
 
 
 class OperatorProcess:
@@ -82,6 +85,11 @@ class OperatorProcess:
         self.machines = Machines(self.kube, self.nodes, self._nodes_changed, self.log)
         self.schedule = Schedule(clock_s, settings.workers)
         self.operations = Schedule(clock_s, OPERATION_WORKERS)
+        self.snapshots = Schedule(clock_s, SNAPSHOT_WORKERS)
+        self.snapshotting = Snapshotting(
+            self.kube, self.watched, self.host, settings.snapshot_template, self.poster,
+            self.log,
+        )  # fmt: skip
         self.directory = Directory(
             self.reconciler,
             control,
@@ -92,6 +100,7 @@ class OperatorProcess:
         )
         self.watched.shard_heard = self._shard_heard
         self.watched.operation_heard = self.operations.soon
+        self.watched.snapshot_heard = self.snapshots.soon
         self.watched.nodes_changed = self._nodes_changed
         self.watched.pod_heard = lambda _: self.gates.look()
         looking.looked = self.gates.look
@@ -138,6 +147,7 @@ class OperatorProcess:
                         self.machines.run(),
                         self.schedule.run(self.reconciler.reconcile),
                         self.operations.run(self.operating.operate),
+                        self.snapshots.run(self.snapshotting.look),
                         follow_records(self.reconciler, self._record_changed),
                     )
                 ]
@@ -168,7 +178,7 @@ class OperatorProcess:
         """A watch that begins anew does not tell what was deleted meanwhile: lists do."""
         while True:
             await asyncio.sleep(self.settings.resync_s)
-            for plural in (SHARDS, OPERATIONS, PODS):
+            for plural in (SHARDS, OPERATIONS, SNAPSHOTS, PODS):
                 await self._listed(plural)
 
     async def _listed(self, plural: str) -> bool:

@@ -44,6 +44,11 @@ class OperatorSettings(ProcessSettings):
         default=60.0, description="a node that is lost for longer is swapped"
     )
 
+    snapshot_template: str | None = Field(
+        default=None,
+        description="the PodTemplate of pods that take ShardSnapshots; none: they wait",
+    )
+
     metadata: str | None = Field(
         default=None,
         description="file of an SQLite store in place of etcd, for a single operator that is tried",

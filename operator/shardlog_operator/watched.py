@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from shardlog_operator.nodes import Nodes, node_pod, version_of
-from shardlog_operator.spec import SHARDS, Operation, OperationSpec, operation_spec
+from shardlog_operator.snapshot_jobs import SNAPSHOT_LABEL
+from shardlog_operator.snapshot_spec import SNAPSHOTS, id_of
+from shardlog_operator.spec import OPERATIONS, SHARDS, Operation, OperationSpec, operation_spec
 
 Json = Any
 PODS = "pods"
@@ -19,15 +21,20 @@ Heard = Callable[[str], None]
 
 
 class Watched:
-    """`shard_heard` and `operation_heard` get a name, `nodes_changed` is told of any change."""
+    """What is `…_heard` of gets a name, `nodes_changed` is told of any change."""
 
     def __init__(self, nodes: Nodes, node_labels: dict[str, str]) -> None:
         self.nodes = nodes
         self._node_labels = node_labels
         self.shards: dict[str, Json] = {}
         self.operations: dict[str, Json] = {}
+        self.snapshots: dict[str, Json] = {}
+        # By ID: what is taken under it, and whose retention has deleted it.
+        self._taken_as: dict[str, str] = {}
+        self.deleters: dict[str, str] = {}
         self.shard_heard: Heard = _nobody
         self.operation_heard: Heard = _nobody
+        self.snapshot_heard: Heard = _nobody
         self.nodes_changed: Callable[[], None] = lambda: None
         self.pod_heard: Heard = _nobody
 
@@ -42,6 +49,27 @@ class Watched:
         self.operation_heard(body["metadata"]["name"])
         if body["spec"].get("operation") == Operation.DRAIN:
             self.nodes_changed()
+
+    def snapshot(self, kind: str | None, body: Json) -> None:
+        self._take_snapshot(kind, body)
+        self.snapshot_heard(body["metadata"]["name"])
+
+    def _take_snapshot(self, kind: str | None, body: Json) -> None:
+        _take(self.snapshots, kind, body)
+        name = body["metadata"]["name"]
+        if kind == "DELETED":
+            self._taken_as.pop(id_of(body), None)
+        else:
+            self._taken_as[id_of(body)] = name
+        for each in (body.get("status") or {}).get("deleted") or ():
+            if self.deleters.setdefault(each, name) == name and each in self._taken_as:
+                self.snapshot_heard(self._taken_as[each])
+
+    def job(self, kind: str | None, body: Json) -> None:
+        """Only that it is not as it was: a Job is read when it is needed."""
+        name = (body["metadata"].get("labels") or {}).get(SNAPSHOT_LABEL)
+        if name in self.snapshots:
+            self.snapshot_heard(name)
 
     def pod(self, kind: str | None, body: Json) -> None:
         meta = body["metadata"]
@@ -66,9 +94,11 @@ class Watched:
             for body in bodies:
                 self.pod(None, body)
             return
-        known, take = (
-            (self.shards, self.shard) if plural == SHARDS else (self.operations, self.operation)
-        )
+        known, take = {
+            SHARDS: (self.shards, self.shard),
+            OPERATIONS: (self.operations, self.operation),
+            SNAPSHOTS: (self.snapshots, self.snapshot),
+        }[plural]
         for name in [name for name in known if name not in there]:
             take("DELETED", known[name])
         for body in bodies:
@@ -86,6 +116,9 @@ class Watched:
 
     def wrote_operation(self, body: Json) -> None:
         _take(self.operations, None, body)
+
+    def wrote_snapshot(self, body: Json) -> None:
+        self._take_snapshot(None, body)
 
     # --- looking ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """`kubectl shardlog`: how shards on Kubernetes are, and what a person may ask of them.
 
-It only ever writes ShardOperations, and deletes those that drain a node: the operator does the
-rest, and whoever comes later can read in them what was asked for.
+It only ever writes ShardOperations and ShardSnapshots, and deletes those that drain a node or are
+named: the operator does the rest, and whoever comes later can read in them what was asked for.
 """
 
 from __future__ import annotations
@@ -12,26 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from click.shell_completion import CompletionItem
 
 from shardlog import __version__
-from shardlog.cli.failures import BadUsage, ClusterRefused, ClusterUnavailable
+from shardlog.cli.failures import BadUsage, ClusterRefused
+from shardlog.cli.kubectl_arguments import (
+    complete_node,
+    complete_shard,
+    output_option,
+    seen_through,
+    shard_argument,
+    timeout_option,
+    wait_option,
+)
 from shardlog.cli.kubectl_call import (
     API_VERSION,
-    NODES,
     OPERATIONS,
     SELECTOR,
-    SHARDS,
     Kubectl,
     kubectl_of,
     kubectl_options,
-    named,
 )
+from shardlog.cli.kubectl_snapshot import snapshot
 from shardlog.cli.main import ShardlogGroup
 from shardlog.cli.output import is_for_programs, print_value
 
 Json = Any
-LOOK_S = 0.5
 ENTRY = re.compile(r"(\d+)[:,](\d+)")
 
 
@@ -54,42 +59,11 @@ def main() -> None:
     """
 
 
-def _complete_shard(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    found = named(kubectl_of(ctx), SHARDS)
-    return [CompletionItem(each) for each in found if each.startswith(incomplete)]
-
-
-def _complete_node(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    found = named(kubectl_of(ctx), "pods", "-l", NODES)
-    return [CompletionItem(each) for each in found if each.startswith(incomplete)]
-
-
-shard_argument = click.argument("shard", shell_complete=_complete_shard)
-output_option = click.option(
-    "-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table",
-    show_default=True, help="For a person, or for a program.",
-)  # fmt: skip
-wait_option = click.option(
-    "--wait/--no-wait", default=True, show_default=True, help="Wait until it is done."
-)
-timeout_option = click.option(
-    "--timeout",
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="No longer than this.",
-)
-
-
 # --- looking -------------------------------------------------------------------------------------
 
 
 @main.command()
-@click.argument("shard", required=False, shell_complete=_complete_shard)
+@click.argument("shard", required=False, shell_complete=complete_shard)
 @output_option
 @kubectl_options
 @click.pass_context
@@ -104,7 +78,7 @@ def status(ctx: click.Context, shard: str | None, output: str) -> None:
 
 
 @main.command()
-@click.argument("shard", required=False, shell_complete=_complete_shard)
+@click.argument("shard", required=False, shell_complete=complete_shard)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
 @click.option("--tail", default=200, show_default=True, metavar="LINES", help="Of each pod.")
 @kubectl_options
@@ -157,28 +131,8 @@ def _ask(
     }
     made = kubectl.create(body)
     if wait:
-        made = _seen_through(kubectl, made["metadata"]["name"], timeout_s)
+        made = seen_through(kubectl, OPERATIONS, made["metadata"]["name"], timeout_s)
     _show(made, output)
-
-
-def _seen_through(kubectl: Kubectl, name: str, timeout_s: float) -> Json:
-    deadline = time.monotonic() + timeout_s
-    told = ""
-    while True:
-        found = kubectl.get(OPERATIONS, name)
-        status = found.get("status") or {}
-        message = f"{status.get('phase', 'Pending')}: {status.get('message', 'nobody took it up')}"
-        match status.get("phase"):
-            case "Succeeded":
-                return found
-            case "Failed":
-                raise ClusterRefused(f"{name}: {status.get('message', '')}", "Failed")
-        if message != told:
-            told = message
-            click.echo(f"{name}: {message}", err=True)
-        if time.monotonic() >= deadline:
-            raise ClusterUnavailable(f"{name}: not within {timeout_s:g} s, now {message}")
-        time.sleep(LOOK_S)
 
 
 def _show(operation: Json, output: str) -> None:
@@ -193,7 +147,7 @@ def _show(operation: Json, output: str) -> None:
 
 @main.command()
 @shard_argument
-@click.argument("node", shell_complete=_complete_node)
+@click.argument("node", shell_complete=complete_node)
 @output_option
 @wait_option
 @timeout_option
@@ -209,8 +163,8 @@ def promote(
 
 @main.command()
 @shard_argument
-@click.argument("old", shell_complete=_complete_node)
-@click.argument("new", required=False, shell_complete=_complete_node)
+@click.argument("old", shell_complete=complete_node)
+@click.argument("new", required=False, shell_complete=complete_node)
 @output_option
 @wait_option
 @timeout_option
@@ -244,7 +198,7 @@ def abort(ctx: click.Context, shard: str, output: str, wait: bool, timeout: floa
 
 
 @main.command()
-@click.argument("node", shell_complete=_complete_node)
+@click.argument("node", shell_complete=complete_node)
 @output_option
 @wait_option
 @timeout_option
@@ -258,13 +212,13 @@ def drain(ctx: click.Context, node: str, output: str, wait: bool, timeout: float
         spec = {"operation": "Drain", "node": node}
         _ask(kubectl, {"name": f"drain-{node}"}, spec, output, wait, timeout)
     elif wait:
-        _show(_seen_through(kubectl, found[0], timeout), output)
+        _show(seen_through(kubectl, OPERATIONS, found[0], timeout), output)
     else:
         _show(kubectl.get(OPERATIONS, found[0]), output)
 
 
 @main.command()
-@click.argument("node", shell_complete=_complete_node)
+@click.argument("node", shell_complete=complete_node)
 @kubectl_options
 @click.pass_context
 def undrain(ctx: click.Context, node: str) -> None:
@@ -317,6 +271,9 @@ def accept_loss(
     named_entry = {"epoch": int(found[1]), "offset": int(found[2])}
     spec = {"operation": "AcceptLoss", "shard": shard, "entry": named_entry}
     _ask(kubectl_of(ctx), _like(f"accept-loss-{shard}"), spec, output, wait, timeout)
+
+
+main.add_command(snapshot)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Calls of kubectl: whoever can run `kubectl get` can run the plugin, whatever it takes to log in.
 
-The plugin reads objects and writes ShardOperations, and has no credentials of its own.
+The plugin reads objects, writes ShardOperations and ShardSnapshots, and has no credentials of its
+own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ Json = Any
 API_VERSION = "shardlog.dev/v1alpha1"
 SHARDS = "shards.shardlog.dev"
 OPERATIONS = "shardoperations.shardlog.dev"
+SNAPSHOTS = "shardsnapshots.shardlog.dev"
 SELECTOR = "app.kubernetes.io/name=shardlog"
 DIRECTORY = f"{SELECTOR},app.kubernetes.io/component=operator"
 NODES = f"{SELECTOR},app.kubernetes.io/component=node"

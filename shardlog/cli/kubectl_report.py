@@ -17,10 +17,12 @@ import rich_click as click
 
 from shardlog import __version__
 from shardlog.cli.failures import BadUsage
-from shardlog.cli.kubectl_call import OPERATIONS, SELECTOR, SHARDS, Kubectl
+from shardlog.cli.kubectl_call import OPERATIONS, SELECTOR, SHARDS, SNAPSHOTS, Kubectl
 
-KINDS = (SHARDS, OPERATIONS, "events", "pods", "services", "endpointslices", "statefulsets",
-         "deployments", "poddisruptionbudgets", "persistentvolumeclaims")  # fmt: skip
+KINDS = (
+    SHARDS, OPERATIONS, SNAPSHOTS, "jobs", "events", "pods", "services", "endpointslices",
+    "statefulsets", "deployments", "poddisruptionbudgets", "persistentvolumeclaims",
+)  # fmt: skip
 
 
 def write_report(kubectl: Kubectl, path: Path, log_lines: int) -> list[str]:
@@ -48,7 +50,7 @@ def _fill(archive: tarfile.TarFile, kubectl: Kubectl, log_lines: int) -> list[st
     add("version.json", "version", "-o", "json")
     for kind in KINDS:
         add(f"objects/{kind.partition('.')[0]}.json", "get", kind, "-o", "json")
-    add("crds.json", "get", "crd", SHARDS, OPERATIONS, "-o", "json")
+    add("crds.json", "get", "crd", SHARDS, OPERATIONS, SNAPSHOTS, "-o", "json")
     for pod in _names(add("pods.txt", "get", "pods", "-l", SELECTOR, "-o", "name")):
         tail = f"--tail={log_lines}"
         add(f"logs/{pod}.log", "logs", pod, "--all-containers", "--timestamps", tail)

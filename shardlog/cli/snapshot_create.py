@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -18,6 +19,7 @@ from shardlog.cli.snapshot_place import (
     snapshot_failures,
     url_argument,
 )
+from shardlog.cli.snapshot_report import names_told, report_option, reported
 
 if TYPE_CHECKING:
     from shardlog.snapshots.archive import Archive
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
     from shardlog.snapshots.reading import GivenUp
 
 COLUMNS = "id first> end> records> bytes> written> reused> seconds>"
+
+
+def _named(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    from shardlog.snapshots.archive import is_id
+
+    if value is not None and not is_id(value):
+        raise click.BadParameter(f"{value!r:.100} is no name: letters, digits, '.' and '-'")
+    return value
 
 
 @click.command()
@@ -39,8 +49,11 @@ COLUMNS = "id first> end> records> bytes> written> reused> seconds>"
 @click.option("--keep", type=click.IntRange(min=1), metavar="N", help="Delete all older ones but "
               "the last N, this one included.")  # fmt: skip
 @older_option
+@click.option("--id", "id_", metavar="ID", callback=_named, help="What it shall be called. One "
+              "that is there already is left as it is, and told.")  # fmt: skip
 @click.option("--segment-bytes", type=click.IntRange(64 << 10, 1 << 30), default=32 << 20,
               show_default=True, help="How long a new segment becomes.")  # fmt: skip
+@report_option
 @output_option
 @client_options
 def create(
@@ -50,7 +63,9 @@ def create(
     end: int | None,
     keep: int | None,
     older_ms: int | None,
+    id_: str | None,
     segment_bytes: int,
+    report: Path | None,
     output: str,
     url: str,
     timeout_ms: int,
@@ -65,18 +80,19 @@ def create(
     from shardlog.snapshots.reading import Wanted, given_up
 
     begun = time.monotonic()
-    with snapshot_failures():
+    with reported(report) as told, snapshot_failures():
         archive = archive_of(shard, place, make=True)
         progress = Progress()
         with bar(f"snapshot of {shard}", is_bytes=False) as show:
             progress.on_change = lambda it: show(it.at - it.first, it.end - it.first)
             manifest = asyncio.run(
-                _created(archive, node, end, segment_bytes, url, timeout_ms, progress)
+                _created(archive, node, end, segment_bytes, url, timeout_ms, id_, progress)
             )
         collected = None
         if keep is not None or older_ms is not None:
             collected = _kept(archive, keep or 1, older_ms)
         lost = given_up(archive, manifest.segments, Wanted())
+        told |= _short(archive, manifest, progress, collected, lost)
     _print(manifest, progress, collected, lost, time.monotonic() - begun, output)
 
 
@@ -87,6 +103,7 @@ async def _created(
     segment_bytes: int,
     url: str,
     timeout_ms: int,
+    id_: str | None,
     progress: Progress,
 ) -> Manifest:
     from shardlog.client import Client, ClientLimits
@@ -94,8 +111,35 @@ async def _created(
 
     async with Client(url, limits=ClientLimits(deadline_ms=timeout_ms)) as client:
         return await created(
-            client, archive, node=node, end=end, segment_bytes=segment_bytes, progress=progress
-        )
+            client, archive, node=node, end=end, segment_bytes=segment_bytes, id_=id_,
+            progress=progress,
+        )  # fmt: skip
+
+
+def _short(
+    archive: Archive,
+    manifest: Manifest,
+    progress: Progress,
+    collected: Collected | None,
+    lost: list[GivenUp],
+) -> Json:
+    """What the operator writes into the status of a ShardSnapshot."""
+    return {
+        "id": manifest.id,
+        "manifest": archive.manifest_url(manifest.id),
+        "first": manifest.first,
+        "end": manifest.end,
+        "epoch": manifest.history[-1].epoch if manifest.history else 0,
+        "records": manifest.records,
+        "bytes": manifest.size,
+        "segments": len(manifest.segments),
+        "written_bytes": progress.written_bytes,
+        "written_segments": progress.written_segments,
+        "reused_bytes": progress.reused_bytes,
+        "reused_segments": progress.reused_segments,
+        "given_up": sum(each.end - each.first for each in lost),
+        "deleted": names_told(collected.snapshots) if collected else [],
+    }
 
 
 def _kept(archive: Archive, keep: int, older_ms: int | None) -> Collected:

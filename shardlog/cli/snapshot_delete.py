@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import rich_click as click
 
 from shardlog.cli.client import shard_argument
 from shardlog.cli.failures import BadUsage
 from shardlog.cli.output import Json, is_for_programs, output_option, print_value
 from shardlog.cli.snapshot_place import archive_of, older_option, snapshot_failures, url_argument
+from shardlog.cli.snapshot_report import names_told, report_option, reported
 
 
 @click.command()
@@ -18,6 +21,7 @@ from shardlog.cli.snapshot_place import archive_of, older_option, snapshot_failu
               help="All but the last N, counted for each --node apart.")  # fmt: skip
 @older_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@report_option
 @output_option
 def delete(
     shard: str,
@@ -26,6 +30,7 @@ def delete(
     keep: int | None,
     older_ms: int | None,
     yes: bool,
+    report: Path | None,
     output: str,
 ) -> None:
     """Delete snapshots of SHARD at URL, and segments that no other snapshot names.
@@ -35,7 +40,7 @@ def delete(
     by_rule = keep is not None or older_ms is not None
     if bool(ids) == by_rule:
         raise BadUsage("either IDs, or --keep N and --older-than TIME, say which are meant")
-    with snapshot_failures():
+    with reported(report) as told, snapshot_failures():
         from shardlog.snapshots.collecting import delete as deleted
         from shardlog.snapshots.collecting import surplus
 
@@ -47,6 +52,7 @@ def delete(
         if ids and not yes:
             click.confirm(f"Delete {len(ids)} snapshots of {shard}?", abort=True, err=True)
         collected = deleted(archive, ids)
+        told |= {"deleted": names_told(collected.snapshots), "bytes": collected.size}
     found: Json = {
         "deleted": list(collected.snapshots),
         "collected_segments": collected.segments,

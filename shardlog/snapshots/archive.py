@@ -48,6 +48,11 @@ def segment_name(base: int, end: int, digest: str) -> str:
     return f"{base:020d}-{end:020d}-{digest}.segment"
 
 
+def is_id(name: str) -> bool:
+    """Whether a snapshot may be called so."""
+    return _ID.fullmatch(name) is not None
+
+
 class Archive:
     """`shard`'s part of a destination."""
 
@@ -65,6 +70,9 @@ class Archive:
     def manifest_name(self, snapshot: str) -> str:
         return f"{self.directory}/snapshots/{snapshot}.json"
 
+    def manifest_url(self, snapshot: str) -> str:
+        return f"{self.destination.url}/{self.manifest_name(snapshot)}"
+
     def ids(self) -> list[str]:
         """Of all snapshots, the oldest first."""
         prefix = f"{self.directory}/snapshots/"
@@ -72,7 +80,7 @@ class Archive:
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def manifest(self, snapshot: str) -> Manifest:
-        if not _ID.fullmatch(snapshot):
+        if not is_id(snapshot):
             raise NoSuchSnapshot(f"{snapshot!r} is no name of a snapshot")
         name = self.manifest_name(snapshot)
         try:

@@ -24,7 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from shardlog.client.failures import OffsetTrimmed
 from shardlog.snapshots import marks
 from shardlog.snapshots.archive import Archive, segment_name
-from shardlog.snapshots.failures import DestinationBusy, NotPossible, ObjectExists
+from shardlog.snapshots.failures import (
+    DestinationBusy,
+    NoSuchSnapshot,
+    NotPossible,
+    ObjectExists,
+)
 from shardlog.snapshots.gathering import SEGMENT_BYTES, Gathering
 from shardlog.snapshots.manifest import SESSIONS_MAX, Manifest, SegmentInfo, history_of
 from shardlog.snapshots.reuse import Known
@@ -68,14 +73,23 @@ async def create(
     end: int | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     deadline_ms: int | None = None,
+    id_: str | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """A snapshot of all that is committed, or of what is below `end`."""
+    """A snapshot of all that is committed, or of what is below `end`.
+
+    Whoever chooses `id_` may ask again after a crash: a snapshot of that name is not made twice.
+    """
     made = Progress() if progress is None else progress
+    if id_ is not None and (there := await asyncio.to_thread(_made_before, archive, id_, node)):
+        made.reused_segments, made.reused_bytes = len(there.segments), there.size
+        made.first, made.end, made.at = there.first, there.end, there.end
+        made.changed()
+        return there
     reader = client.raw(archive.shard, node=node, deadline_ms=deadline_ms)
     commit = await reader.end()  # before anything is written: there may be no such shard
-    id_ = _new_id()
-    with marks.creating(archive, id_) as mark:
+    id_ = id_ or _new_id()
+    with marks.creating(archive, f"{id_}-{secrets.token_hex(4)}") as mark:
         for attempt in range(TRIMMED_TIMES_MAX):
             creation = _Creation(archive, reader, node, segment_bytes, made)
             try:
@@ -91,6 +105,18 @@ async def create(
         )  # fmt: skip
         await asyncio.to_thread(_publish, archive, manifest, mark)
     return manifest
+
+
+def _made_before(archive: Archive, id_: str, node: str | None) -> Manifest | None:
+    try:
+        found = archive.manifest(id_)
+    except NoSuchSnapshot:
+        return None
+    if found.node != node:
+        raise NotPossible(
+            f"{archive.url}: snapshot {id_} is there, and is of {found.node or 'what led'}"
+        )
+    return found
 
 
 def _publish(archive: Archive, manifest: Manifest, mark: marks.Mark) -> None:

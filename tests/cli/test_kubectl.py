@@ -26,7 +26,9 @@ def _no_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [
         ["status"], ["status", "orders"], ["promote", "orders", "node-1"], ["abort", "orders"],
         ["swap", "orders", "node-1"], ["drain", "node-1"], ["undrain", "node-1"], ["logs"],
-        ["accept-loss", "orders", "3:7", "--yes"],
+        ["accept-loss", "orders", "3:7", "--yes"], ["snapshot", "list"],
+        ["snapshot", "create", "orders", "s3://b/p", "--keep", "3"],
+        ["snapshot", "delete", "one", "--data", "--yes"],
     ],
 )  # fmt: skip
 def test_without_kubectl_it_is_one_line(arguments: list[str]):
@@ -40,6 +42,8 @@ def test_without_kubectl_it_is_one_line(arguments: list[str]):
     [
         ["no-such-command"], ["promote", "orders"], ["status", "-o", "toml"],
         ["accept-loss", "orders", "seven", "--yes"], ["accept-loss", "orders", "3:", "--yes"],
+        ["snapshot", "create", "orders"], ["snapshot", "delete"],
+        ["snapshot", "create", "orders", "s3://b/p", "--keep", "0"],
     ],
 )  # fmt: skip
 def test_usage(arguments: list[str]):
@@ -47,8 +51,9 @@ def test_usage(arguments: list[str]):
 
 
 def test_a_loss_is_asked_about():
-    done = CliRunner().invoke(main, ["accept-loss", "orders", "3:7"], input="n\n")
-    assert done.exit_code == exit_codes.INTERRUPTED
+    for asks in (["accept-loss", "orders", "3:7"], ["snapshot", "delete", "one", "--data"]):
+        done = CliRunner().invoke(main, asks, input="n\n")
+        assert done.exit_code == exit_codes.INTERRUPTED
 
 
 @pytest.mark.usefixtures("_no_kubectl")
@@ -72,6 +77,8 @@ def test_a_report_says_what_is_missing(tmp_path: Path):
     [
         ((), "status"), (("",), "status"), (("pro",), "promote"), (("promote", "orders", ""), None),
         (("status", "-o", "j"), "json"), (("drain", "--no"), "--no-wait"),
+        (("snapshot", ""), "create"), (("snapshot", "create", "--cl"), "--claim"),
+        (("snapshot", "delete", ""), None),
     ],
 )  # fmt: skip
 def test_completion(words: tuple[str, ...], first: str | None):

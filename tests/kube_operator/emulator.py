@@ -27,13 +27,16 @@ Json = Any
 KINDS = {
     "/api/v1": {
         "pods": "Pod", "services": "Service", "events": "Event", "nodes": "Node",
-        "namespaces": "Namespace",
+        "namespaces": "Namespace", "podtemplates": "PodTemplate",
     },
-    "/apis/shardlog.dev/v1alpha1": {"shards": "Shard", "shardoperations": "ShardOperation"},
+    "/apis/shardlog.dev/v1alpha1": {
+        "shards": "Shard", "shardoperations": "ShardOperation", "shardsnapshots": "ShardSnapshot",
+    },
+    "/apis/batch/v1": {"jobs": "Job"},
     "/apis/discovery.k8s.io/v1": {"endpointslices": "EndpointSlice"},
 }  # fmt: skip
 CLUSTER_WIDE = ("nodes", "namespaces")
-WITH_STATUS = ("shards", "shardoperations", "pods")
+WITH_STATUS = ("shards", "shardoperations", "shardsnapshots", "jobs", "pods")
 
 
 class Refusal(Exception):  # noqa: N818 - named after what it is

@@ -47,6 +47,27 @@ def test_every_status_is_a_type(status: int, kind: type[ApiFailure]):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("cause", "is_so"), [("NamespaceTerminating", True), ("Other", False)])
+def test_a_namespace_that_goes_is_told_apart(cause: str, is_so: bool):
+    """Nothing can be made in it any more, and nobody should wait for that."""
+
+    async def story() -> None:
+        async def serve(request: web.Request) -> web.Response:
+            told = {"message": "forbidden", "details": {"causes": [{"reason": cause}]}}
+            return web.json_response(told, status=403)
+
+        async with serving(serve) as url:
+            kube = Kube("logs", lambda: kopf.ConnectionInfo(server=url))
+            try:
+                with pytest.raises(Forbidden) as caught:
+                    await kube.create(kube.job(), {})
+                assert caught.value.is_terminating is is_so
+            finally:
+                await kube.close()
+
+    asyncio.run(story())
+
+
 class serving:  # noqa: N801 - reads as a phrase
     def __init__(self, handler) -> None:
         self.handler = handler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,54 @@ def test_from_create_to_restore(cluster: LocalCluster, place: str):
     assert len(cluster.json(f"snapshot list orders {place}")["snapshots"]) == 1
     cluster.run(f"snapshot delete orders {place} {kept['id']} --yes")
     assert cluster.json(f"snapshot list orders {place}")["snapshots"] == []
+
+
+def test_a_name_that_is_chosen_is_made_once(cluster: LocalCluster, tmp_path: Path):
+    """As the operator asks for it: again after a crash, and it sees nothing but the report."""
+    cluster.run("shard create named --replicas 1")
+    cluster.append("named", RECORDS)
+    place, report = f"file://{tmp_path}/snapshots", tmp_path / "report"
+    line = f"snapshot create named {place} --id nightly.1 --report {report}"
+    made = cluster.json(line)
+    assert made["id"] == "nightly.1"
+    told = json.loads(report.read_text())
+    assert told["manifest"] == f"{place}/named/snapshots/nightly.1.json"
+    assert (told["first"], told["end"], told["records"]) == (0, made["end"], len(RECORDS))
+    assert (told["written_bytes"], told["reused_bytes"]) == (made["bytes"], 0)
+    cluster.append("named", [b"later"])
+    assert cluster.json(line)["end"] == made["end"]
+    assert json.loads(report.read_text())["reused_bytes"] == made["bytes"]
+    node = cluster.json("shard get named")["leader"]
+    other = cluster.refused(f"{line} --node {node}", exit_codes.REFUSED)
+    assert "snapshot nightly.1 is there, and is of what led" in other
+    assert json.loads(report.read_text())["failed"] == "NotPossible"
+    assert (
+        "is no name"
+        in cluster.run(f"snapshot create named {place} --id a/b", exit_codes.USAGE).stderr
+    )
+    deletes = f"snapshot delete named {place} nightly.1 --yes --report {report}"
+    cluster.run(deletes)
+    assert json.loads(report.read_text())["deleted"] == ["nightly.1"]
+    cluster.refused(deletes, exit_codes.REFUSED)
+    assert json.loads(report.read_text()) == {
+        "failed": "NoSuchSnapshot", "message": "there is no snapshot nightly.1 of named",
+    }  # fmt: skip
+
+
+def test_a_report_names_what_went_wrong(cluster: LocalCluster, tmp_path: Path):
+    report = tmp_path / "report"
+    for shard, place, code, reason in (
+        ("none", f"file://{tmp_path}/snapshots", exit_codes.REFUSED, "NoSuchShard"),
+        ("orders", "foo://x", exit_codes.USAGE, "BadDestination"),
+        ("orders", f"file://{report}", exit_codes.REFUSED, "DestinationRefused"),
+    ):
+        report.write_text("")
+        told = cluster.refused(f"snapshot create {shard} {place} --report {report}", code)
+        found = json.loads(report.read_text())
+        assert found["failed"] == reason
+        assert found["message"] in told
+    nowhere = f"snapshot create orders file://{tmp_path}/snapshots --report {tmp_path}"
+    cluster.run(nowhere, exit_codes.USAGE)
 
 
 def test_each_node_by_name(cluster: LocalCluster, tmp_path: Path):
