@@ -132,7 +132,7 @@ class Machine:
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "address": self.address,
-            "port": free_port(),
+            "port": free_port(self.address),
             "healthzPort": free_port(),
             "readOnlyPort": 0,
             "authentication": {
@@ -170,6 +170,14 @@ class Machine:
             if f"pod{uid}" in directory.parts:
                 pids.update(pids_in(directory))
         return {pid for pid in pids if program_of(pid) not in ("pause", "")}
+
+    def why_ended(self) -> str:
+        """Of what should run on it and does not; nothing if all of it runs."""
+        for process in self.processes:
+            if process.running.poll() is not None:
+                status = process.running.returncode
+                return f"{self.name}: {process.name} ended ({status}): {process.last_line()}"
+        return ""
 
     def crash(self) -> None:
         """As if it had lost power."""

@@ -101,9 +101,18 @@ def source_cluster(directory: Path = DIRECTORY) -> Iterator[Running]:
             for archive in archives:
                 machine.import_image(archive)
             machine.start_kubelet()
+        _await_ready(api, machines)
+        yield Running(api, machines)
+
+
+def _await_ready(api: ApiServer, machines: Sequence[Machine]) -> None:
+    try:
         cluster_objects.apply(api, machines)
         cluster_objects.await_ready(api, MACHINES, READY_TIMEOUT_S)
-        yield Running(api, machines)
+    except Refused as refusal:
+        ended = next(filter(None, (machine.why_ended() for machine in machines)), "")
+        last = str(refusal).splitlines()[-1:] or ["kubectl failed"]
+        raise CannotStart(ended or f"the cluster is not Ready: {last[0]}") from refusal
 
 
 def clean(directory: Path) -> None:
