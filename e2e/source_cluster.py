@@ -141,7 +141,7 @@ def _require(directory: Path) -> None:
     free = shutil.disk_usage(directory.parent).free
     if free < FREE_BYTES_MIN:
         raise CannotStart(
-            f"{directory.parent}: {free >> 30} GiB free, {FREE_BYTES_MIN >> 30} needed"
+            f"{directory.parent}: {free >> 30} GiB free, {FREE_BYTES_MIN >> 30} needed: make room"
         )
 
 
@@ -152,7 +152,8 @@ def _alone() -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CannotStart("another cluster of this kind is running on this machine") from None
+            why = "another cluster of this kind is running on this machine: end it first"
+            raise CannotStart(why) from None
         yield
 
 
