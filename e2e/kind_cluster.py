@@ -32,6 +32,9 @@ class KindCluster:
         for archive in archives:
             _run("kind", "load", "image-archive", str(archive), "--name", NAME)
 
+    def logs(self) -> Iterable[Path]:
+        return ()
+
     def tag(self, image: str, other: str) -> None:
         for machine in _run("kind", "get", "nodes", "--name", NAME).split():
             _in(machine, f"ctr -n k8s.io images tag --force {image} {other}")

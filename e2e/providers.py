@@ -32,11 +32,15 @@ class OutOfReach(Exception):  # noqa: N818 - named after what it is
 
 
 class Cluster(Protocol):
-    """What a scenario may do; all but `load` raise `OutOfReach` where the provider cannot."""
+    """What a scenario may do; faults raise `OutOfReach` where the provider cannot."""
 
     @property
     def kubernetes(self) -> Kubernetes: ...
     def load(self, archives: Iterable[Path]) -> None: ...
+    def logs(self) -> Iterable[Path]:
+        """Files that the cluster's own processes write, as far as they are on this machine."""
+        ...
+
     def tag(self, image: str, other: str) -> None: ...
     def kill_processes(self, machine: str, pod_uid: str) -> set[int]: ...
     def hold(self, pods: Mapping[str, str]) -> Held:
@@ -56,6 +60,9 @@ class GivenCluster:
 
     def load(self, archives: Iterable[Path]) -> None:
         del archives
+
+    def logs(self) -> Iterable[Path]:
+        return ()
 
     def tag(self, image: str, other: str) -> None:
         raise OutOfReach(f"{other}: images of {KUBECONFIG_VARIABLE} come from its registry")

@@ -49,6 +49,9 @@ class SourceCluster:
         with ThreadPoolExecutor(MACHINES) as threads:
             list(threads.map(on, self._machines()))
 
+    def logs(self) -> Iterable[Path]:
+        return (*DIRECTORY.glob("*.log"), *DIRECTORY.glob("machine-*/*.log"))
+
     def tag(self, image: str, other: str) -> None:
         for machine in self._machines():
             machine.tag_image(image, other)

@@ -19,11 +19,11 @@ from e2e.kubernetes import kubectl
 from e2e.processes import start
 from shardlog.metadata.etcd.store import EtcdStore
 from shardlog.metadata.records import decode_shard, shard_key
-from shardlog.metadata.store import ABSENT
+from shardlog.metadata.store import ABSENT, Change
 from shardlog.protocol.messages import Operation
 from shardlog.protocol.shard import Shard, Status
 
-MEMBER = f"pod/{NAME}-etcd-0"
+MEMBER = f"{NAME}-etcd-0"
 FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 
@@ -80,6 +80,28 @@ class Records:
         swapped = self.runner.run(self.store.compare_and_swap(shard_key(shard), ABSENT, value))
         assert swapped.done, f"there is a record of {shard} already"
 
+    def elections(self, shard: str, after_epoch: int) -> int:
+        """How many were begun since then: etcd keeps what a record was for longer than a run."""
+        return len(
+            {epoch for epoch in self.runner.run(self._elected(shard)) if epoch > after_epoch}
+        )
+
+    async def _elected(self, shard: str) -> list[int]:
+        """The epochs in which a leader was, or is being, elected; as often as that was written."""
+        key = shard_key(shard)
+        found: list[int] = []
+        last = await self.store.get(key)
+        async with self.store.watch(key, 1) as changes:
+            async for change in changes:
+                assert isinstance(change, Change), "etcd has forgotten what was"
+                if change.key == key and change.value is not None:
+                    record = decode_shard(key, change.value)
+                    if record.status is Status.ELECTION:
+                        found.append(record.epoch)
+                if last is None or change.revision >= last.version:
+                    break
+        return found
+
     def until_rest(self, shard: str) -> Record:
         def rested() -> Record | None:
             found = self.of(shard)
@@ -92,10 +114,20 @@ class Records:
 
 @contextmanager
 def records_of(release: Release) -> Iterator[Records]:
+    release.until(
+        lambda: (member := release.pod(MEMBER)) and member.is_ready, f"{MEMBER} is not Ready"
+    )
     with tempfile.TemporaryDirectory(prefix="shardlog-e2e-") as temporary:
         command = [
             *(kubectl(), f"--kubeconfig={release.cluster.kubernetes.kubeconfig}"),
-            *("-n", release.namespace, "port-forward", "--address=127.0.0.1", MEMBER, ":2379"),
+            *(
+                "-n",
+                release.namespace,
+                "port-forward",
+                "--address=127.0.0.1",
+                f"pod/{MEMBER}",
+                ":2379",
+            ),
         ]
         forwarding = start("port-forward", command, Path(temporary))
         try:

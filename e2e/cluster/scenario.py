@@ -19,6 +19,7 @@ from typing import Any
 
 from e2e.cluster.clients import Clients
 from e2e.cluster.diagnostics import collect
+from e2e.cluster.records import records_of
 from e2e.cluster.release import Pod, Release
 from e2e.cluster.report import Line, Report
 
@@ -139,12 +140,15 @@ class Scenarios:
             it.clients.until_more()
             judged = it.clients.finish()
             assert it.proofs, "nothing shows that anything happened"
+            with records_of(self.release) as records:
+                elections = records.elections(shard, epoch)
             line = Line(
                 scenario=title,
                 records=judged.records,
                 reads=judged.reads,
                 pause_ms=judged.pause_ms,
                 ready_s=it.ready_after_s,
+                elections=elections,
                 epochs=int(it.status()["epoch"]) - epoch,
                 proofs=tuple(it.proofs),
                 took_s=time.monotonic() - began_s,
