@@ -150,6 +150,27 @@ def test_what_a_killed_run_left(tmp_path: Path, programs: Path):
     assert told(done) == {"container": "-9", "cgroups": "0", "results": "False", **NOTHING}
 
 
+def test_cgroups_of_version_2(tmp_path: Path, programs: Path):
+    """One hierarchy, wherever it is mounted; here the kernel may have left it no controller."""
+    script = textwrap.dedent(f"""
+        machines.CGROUPS = Path("/var/lib/unified")
+        machines.CGROUPS.mkdir()
+        subprocess.run(["mount", "-t", "cgroup2", "cgroup2", machines.CGROUPS], check=True)
+        top = "/shardlog-e2e-unified-{os.getpid()}"
+        print("hierarchies", len(machines.hierarchies()))
+        machines.make_cgroup(top + "/machine-1")
+        container = subprocess.Popen(["sleep", "600"])
+        (machines.CGROUPS / top[1:] / "machine-1" / "cgroup.procs").write_text(str(container.pid))
+        print("found", machines.pids_of(top) == {{container.pid}})
+        machines.kill_all([], top)
+        print("container", container.wait())
+        machines.remove_cgroup(top)
+        print("cgroups", len(machines.cgroup_directories(top)))
+    """)
+    found = told(apart(tmp_path, script))
+    assert found == {"hierarchies": "1", "found": "True", "container": "-9", "cgroups": "0"}
+
+
 def test_another_one_that_runs_is_left_alone(tmp_path: Path, programs: Path):
     script = textwrap.dedent("""
         (source_cluster.DIRECTORY / "machine-1").mkdir(parents=True)
