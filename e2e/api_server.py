@@ -28,15 +28,13 @@ import yaml
 
 from e2e.binaries import binary
 from e2e.kubernetes import Kubernetes
+from e2e.network import SERVICES
 from e2e.processes import CannotStart, Process, start
 
 STARTS_MAX = 3
 """A free port can be taken by another process before the one it was meant for binds it."""
-
-
-SERVICES = "10.96.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
-"""Of Services, and that of the API server itself among them."""
+"""The address of the API server itself among those of Services."""
 
 Ready = Callable[[], bool]
 
@@ -148,7 +146,7 @@ def _start_etcd(directory: Path) -> tuple[Process, str, Ready]:
 def _start_api_server(
     directory: Path, etcd_url: str, address: str, flags: Sequence[str]
 ) -> tuple[Process, str, Ready]:
-    port = free_port()
+    port = free_port(address)
     url = f"https://{address}:{port}"
     command = [
         str(binary("kube-apiserver")),
@@ -183,9 +181,9 @@ def _make_secrets(directory: Path, address: str) -> None:
     (directory / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
 
 
-def free_port() -> int:
+def free_port(address: str = "127.0.0.1") -> int:
     with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
+        bound.bind((address, 0))
         port: int = bound.getsockname()[1]
     return port
 

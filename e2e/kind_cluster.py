@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +32,23 @@ class KindCluster:
         for archive in archives:
             _run("kind", "load", "image-archive", str(archive), "--name", NAME)
 
+    def logs(self) -> Iterable[Path]:
+        return ()
+
     def tag(self, image: str, other: str) -> None:
         for machine in _run("kind", "get", "nodes", "--name", NAME).split():
             _in(machine, f"ctr -n k8s.io images tag --force {image} {other}")
 
     def kill_processes(self, machine: str, pod_uid: str) -> set[int]:
-        pids = _in(machine, CONTAINERS_OF_POD.format(uid=pod_uid)).split()
+        pids = _pids(machine, pod_uid)
         _in(machine, f"kill -9 {' '.join(pids)}")
         return {int(pid) for pid in pids}
+
+    def hold(self, pods: Mapping[str, str]) -> HeldContainers:
+        pids: dict[str, list[str]] = {}
+        for uid, machine in pods.items():
+            pids.setdefault(machine, []).extend(_pids(machine, uid))
+        return HeldContainers(pids)
 
     def crash(self, machine: str) -> None:
         _run("docker", "kill", machine)
@@ -49,6 +58,29 @@ class KindCluster:
 
     def restart_api_server(self) -> None:
         raise OutOfReach("the API server of kind runs in a pod of its own and is not restarted")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContainers:
+    """By machine: a step is one call into each, since the way there takes longer than a step."""
+
+    pids: Mapping[str, Sequence[str]]
+
+    def __post_init__(self) -> None:
+        self._each("kill -STOP {pids}")
+
+    def step(self, for_s: float) -> None:
+        self._each(f"kill -CONT {{pids}}; sleep {for_s}; kill -STOP {{pids}}")
+
+    def let_go(self) -> None:
+        self._each("kill -CONT {pids} || true")
+
+    def kill(self) -> None:
+        self._each("kill -KILL {pids} || true")
+
+    def _each(self, script: str) -> None:
+        for machine, pids in self.pids.items():
+            _in(machine, script.format(pids=" ".join(pids)))
 
 
 @contextmanager
@@ -78,6 +110,10 @@ def _configuration(image: str) -> dict[str, object]:
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "nodes": [{"role": role, "image": image} for role in ("control-plane", *["worker"] * 3)],
     }
+
+
+def _pids(machine: str, pod_uid: str) -> list[str]:
+    return _in(machine, CONTAINERS_OF_POD.format(uid=pod_uid)).split()
 
 
 def _in(machine: str, script: str) -> str:

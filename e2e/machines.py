@@ -25,8 +25,8 @@ from e2e.processes import CannotStart, Process, start
 
 CGROUPS = Path("/sys/fs/cgroup")
 CGROUP = "shardlog-e2e"
-SHARES = 24 * 1024
-"""Those of a process are 1024; this many are busy at times."""
+SHARES, WEIGHT = 24 * 1024, 24 * 100
+"""Those of a process are 1024, or 100 in version 2 of cgroups; this many are busy at times."""
 PAUSE = "registry.k8s.io/pause:3.10"
 DNS = "10.96.0.10"
 VOLUMES = 8
@@ -132,7 +132,7 @@ class Machine:
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "address": self.address,
-            "port": free_port(),
+            "port": free_port(self.address),
             "healthzPort": free_port(),
             "readOnlyPort": 0,
             "authentication": {
@@ -171,6 +171,14 @@ class Machine:
                 pids.update(pids_in(directory))
         return {pid for pid in pids if program_of(pid) not in ("pause", "")}
 
+    def why_ended(self) -> str:
+        """Of what should run on it and does not; nothing if all of it runs."""
+        for process in self.processes:
+            if process.running.poll() is not None:
+                status = process.running.returncode
+                return f"{self.name}: {process.name} ended ({status}): {process.last_line()}"
+        return ""
+
     def crash(self) -> None:
         """As if it had lost power."""
         for process in reversed(self.processes):
@@ -186,34 +194,45 @@ class Machine:
 
 
 def make_cgroup(path: str) -> None:
-    """Under every controller there is; a cpuset takes nobody before it is filled.
+    """In every hierarchy there is; a cpuset of version 1 takes nobody before it is filled.
 
     The scheduler of the kernel counts a cgroup as one process among those outside of it, so that
     all pods together would have the share of one.
     """
-    for controller in controllers():
-        top = CGROUPS / controller
+    for top in hierarchies():
         below = top
         for part in path.strip("/").split("/"):
+            _hand_controllers_down(below)
             below = below / part
             below.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
-                if (below / name).exists():
+                if (below / name).exists() and (top / name).exists():
                     (below / name).write_text((top / name).read_text())
-            if (below / "cpu.shares").exists():
-                (below / "cpu.shares").write_text(str(SHARES))
+            for name, share in (("cpu.shares", SHARES), ("cpu.weight", WEIGHT)):
+                if (below / name).exists():
+                    (below / name).write_text(str(share))
 
 
-def controllers() -> list[str]:
-    return [each.name for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists()]
+def _hand_controllers_down(directory: Path) -> None:
+    """Version 2 only: what is below has those that this allows."""
+    allowed = directory / "cgroup.subtree_control"
+    if allowed.exists():
+        for controller in (directory / "cgroup.controllers").read_text().split():
+            allowed.write_text(f"+{controller}")
+
+
+def hierarchies() -> list[Path]:
+    """One in version 2, one for each controller in version 1."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists()]
 
 
 def cgroup_directories(path: str) -> list[Path]:
-    """The deepest first, under every controller."""
+    """The deepest first, in every hierarchy."""
     found: list[Path] = []
-    for controller in controllers():
-        top = CGROUPS / controller / path.strip("/")
-        found += [Path(each) for each, _, _ in os.walk(top, topdown=False)]
+    for top in hierarchies():
+        found += [Path(each) for each, _, _ in os.walk(top / path.strip("/"), topdown=False)]
     return found
 
 

@@ -21,6 +21,7 @@ from e2e.processes import CannotStart
 
 BRIDGE = "shardlog-e2e"
 PODS = "10.244.0.0/16"
+SERVICES = "10.96.0.0/16"
 GATEWAY = "10.244.0.1"
 PLUGINS = Path("/usr/lib/cni")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -53,19 +54,19 @@ def require_network() -> None:
 
 
 def require_addresses(said: str | None = None) -> None:
-    """That nobody else has those of pods; `said` is what `ip -o -4 address` says."""
+    """That nobody else has those of pods and Services; `said`: what `ip -o -4 address` says."""
     if said is None:
         command = ["ip", "-o", "-4", "address"]
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    pods = ipaddress.ip_network(PODS)
     for line in said.splitlines():
         _, interface, _, address, *_ = line.split()
         network = ipaddress.ip_interface(address).network
-        if interface != BRIDGE and pods.overlaps(network):
-            raise CannotStart(
-                f"{interface} has {address}, and pods need {PODS}: ip link delete {interface}, "
-                "if nobody uses it"
-            )
+        for who, needed in (("pods", PODS), ("Services", SERVICES)):
+            if interface != BRIDGE and network.overlaps(ipaddress.ip_network(needed)):
+                raise CannotStart(
+                    f"{interface} has {address}, and {who} need {needed}: "
+                    f"ip link delete {interface}, if nobody uses it"
+                )
 
 
 def remove_bridge() -> None:

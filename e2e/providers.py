@@ -1,7 +1,7 @@
 """Where the cluster comes from that Shardlog is installed on.
 
 | `E2E_KUBECONFIG` is set | that cluster; its machines are not touched |
-| `kind` and a container engine are there, and `E2E_KIND_IMAGE` names a node image | kind |
+| `E2E_KIND_IMAGE` names a node image | kind, which must be there, and docker |
 | otherwise | three machines on this one, from source (`source_cluster.py`) |
 
 A scenario sees only `Cluster`.  With `KEEP=1` a cluster stays when the run ends; the next run with
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from e2e.holding import Held
 from e2e.kubernetes import Kubernetes, Refused
 from e2e.processes import CannotStart
 
@@ -31,13 +32,21 @@ class OutOfReach(Exception):  # noqa: N818 - named after what it is
 
 
 class Cluster(Protocol):
-    """What a scenario may do; all but `load` raise `OutOfReach` where the provider cannot."""
+    """What a scenario may do; faults raise `OutOfReach` where the provider cannot."""
 
     @property
     def kubernetes(self) -> Kubernetes: ...
     def load(self, archives: Iterable[Path]) -> None: ...
+    def logs(self) -> Iterable[Path]:
+        """Files that the cluster's own processes write, as far as they are on this machine."""
+        ...
+
     def tag(self, image: str, other: str) -> None: ...
     def kill_processes(self, machine: str, pod_uid: str) -> set[int]: ...
+    def hold(self, pods: Mapping[str, str]) -> Held:
+        """All processes of these pods; by UID, the machines that they are on."""
+        ...
+
     def crash(self, machine: str) -> None: ...
     def start(self, machine: str) -> None: ...
     def restart_api_server(self) -> None: ...
@@ -52,11 +61,17 @@ class GivenCluster:
     def load(self, archives: Iterable[Path]) -> None:
         del archives
 
+    def logs(self) -> Iterable[Path]:
+        return ()
+
     def tag(self, image: str, other: str) -> None:
         raise OutOfReach(f"{other}: images of {KUBECONFIG_VARIABLE} come from its registry")
 
     def kill_processes(self, machine: str, pod_uid: str) -> set[int]:
         raise OutOfReach(f"{machine} belongs to {KUBECONFIG_VARIABLE}: no process there is killed")
+
+    def hold(self, pods: Mapping[str, str]) -> Held:
+        raise OutOfReach(f"processes on machines of {KUBECONFIG_VARIABLE} are not held")
 
     def crash(self, machine: str) -> None:
         raise OutOfReach(f"{machine} belongs to {KUBECONFIG_VARIABLE}: it is not crashed")
@@ -77,7 +92,8 @@ def cluster() -> Iterator[Cluster]:
         return
     keep = os.environ.get(KEEP_VARIABLE, "0") not in ("", "0")
     image = os.environ.get(KIND_IMAGE_VARIABLE)
-    if image and shutil.which("kind"):
+    if image:
+        _require_kind()
         from e2e.kind_cluster import kind_cluster
 
         with kind_cluster(image, keep) as kind:
@@ -87,6 +103,15 @@ def cluster() -> Iterator[Cluster]:
 
         with controlled(keep) as source:
             yield source
+
+
+def _require_kind() -> None:
+    """Whoever names an image wants kind, and no other cluster in its place."""
+    why = f"{KIND_IMAGE_VARIABLE} is set, and"
+    if shutil.which("kind") is None:
+        raise CannotStart(f"{why} kind is missing: go install sigs.k8s.io/kind@latest")
+    if shutil.which("docker") is None:
+        raise CannotStart(f"{why} docker is missing: apt-get install docker.io")
 
 
 def _given(kubeconfig: Path) -> Cluster:

@@ -101,9 +101,18 @@ def source_cluster(directory: Path = DIRECTORY) -> Iterator[Running]:
             for archive in archives:
                 machine.import_image(archive)
             machine.start_kubelet()
+        _await_ready(api, machines)
+        yield Running(api, machines)
+
+
+def _await_ready(api: ApiServer, machines: Sequence[Machine]) -> None:
+    try:
         cluster_objects.apply(api, machines)
         cluster_objects.await_ready(api, MACHINES, READY_TIMEOUT_S)
-        yield Running(api, machines)
+    except Refused as refusal:
+        ended = next(filter(None, (machine.why_ended() for machine in machines)), "")
+        last = str(refusal).splitlines()[-1:] or ["kubectl failed"]
+        raise CannotStart(ended or f"the cluster is not Ready: {last[0]}") from refusal
 
 
 def clean(directory: Path) -> None:
@@ -132,7 +141,7 @@ def _require(directory: Path) -> None:
     free = shutil.disk_usage(directory.parent).free
     if free < FREE_BYTES_MIN:
         raise CannotStart(
-            f"{directory.parent}: {free >> 30} GiB free, {FREE_BYTES_MIN >> 30} needed"
+            f"{directory.parent}: {free >> 30} GiB free, {FREE_BYTES_MIN >> 30} needed: make room"
         )
 
 
@@ -143,7 +152,8 @@ def _alone() -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CannotStart("another cluster of this kind is running on this machine") from None
+            why = "another cluster of this kind is running on this machine: end it first"
+            raise CannotStart(why) from None
         yield
 
 

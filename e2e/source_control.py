@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2e.holding import HeldProcesses
 from e2e.kubernetes import Kubernetes
 from e2e.machines import Machine, kill
 from e2e.processes import CannotStart
@@ -48,6 +49,9 @@ class SourceCluster:
         with ThreadPoolExecutor(MACHINES) as threads:
             list(threads.map(on, self._machines()))
 
+    def logs(self) -> Iterable[Path]:
+        return (*DIRECTORY.glob("*.log"), *DIRECTORY.glob("machine-*/*.log"))
+
     def tag(self, image: str, other: str) -> None:
         for machine in self._machines():
             machine.tag_image(image, other)
@@ -58,6 +62,11 @@ class SourceCluster:
         for pid in pids:
             kill(pid)
         return pids
+
+    def hold(self, pods: Mapping[str, str]) -> HeldProcesses:
+        machines = {machine.name: machine for machine in self._machines()}
+        found = (machines[name].pids_of_pod(uid) for uid, name in pods.items())
+        return HeldProcesses(frozenset().union(*found))
 
     def crash(self, machine: str) -> None:
         _ask(f"crash {machine}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from e2e import images, network, providers, source_cluster
+from e2e import api_server, images, network, providers, source_cluster
 from e2e.binaries import CannotBuild
+from e2e.holding import HeldProcesses
 from e2e.kubernetes import Kubernetes
 from e2e.processes import CannotStart, start
 
@@ -100,6 +102,39 @@ def test_a_killed_run_leaves_no_process(tmp_path: Path):
     assert is_gone(child)
 
 
+COUNTING = """
+while True:
+    print("here", flush=True)
+"""
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_held_process_runs_in_steps_only(tmp_path: Path):
+    process = start("counting", [sys.executable, "-c", COUNTING], tmp_path)
+    pid = process.running.pid
+    process.await_ready(lambda: has_begun(process.log))
+    held = HeldProcesses({pid})
+    process.await_ready(lambda: state_of(pid) == "T")
+    for _ in range(3):
+        before = process.log.stat().st_size
+
+        def has_gone_on(before: int = before) -> bool:
+            held.step(0.01)
+            return process.log.stat().st_size > before
+
+        process.await_ready(has_gone_on)
+        process.await_ready(lambda: state_of(pid) == "T")
+    held.let_go()
+    process.await_ready(lambda: state_of(pid) != "T")
+    held = HeldProcesses({pid})
+    held.kill()
+    assert process.running.wait() == -9
+    held.let_go()
+
+
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing on PATH but what is put into this directory."""
@@ -170,7 +205,7 @@ def test_a_cluster_needs_room(programs: Path, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(network, "PLUGINS", programs)
     monkeypatch.setattr(source_cluster, "FREE_BYTES_MIN", 1 << 60)
     provide(programs, "containerd", "ctr", "runc", "ip", "iptables", "conntrack", "bridge")
-    with pytest.raises(CannotStart, match=r"GiB free, 1073741824 needed"):
+    with pytest.raises(CannotStart, match=r"GiB free, 1073741824 needed: make room"):
         source_cluster.source_cluster(tmp_path / "cluster").__enter__()
 
 
@@ -182,6 +217,53 @@ def test_a_cluster_needs_addresses_that_nobody_has():
     other = "9: cni0    inet 10.244.3.1/24 brd 10.244.3.255 scope global cni0"
     with pytest.raises(CannotStart, match=r"cni0 has 10\.244\.3\.1/24, and pods need 10\.244"):
         network.require_addresses(f"{lo}\n{other}")
+    wide = "4: eth1    inet 10.0.0.7/8 brd 10.255.255.255 scope global eth1"
+    with pytest.raises(CannotStart, match=r"eth1 has 10\.0\.0\.7/8, and pods need 10\.244"):
+        network.require_addresses(wide)
+    services = "5: eth2    inet 10.96.7.1/24 brd 10.96.7.255 scope global eth2"
+    with pytest.raises(CannotStart, match=r"eth2 has 10\.96\.7\.1/24, and Services need 10\.96"):
+        network.require_addresses(services)
+
+
+@pytest.mark.needs("etcd")
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each try chooses another port; here all of them find the same, and somebody has it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(api_server, "free_port", lambda *_: taken.getsockname()[1])
+        with pytest.raises(CannotStart) as failure, api_server.running(tmp_path):
+            raise AssertionError("it started")
+    assert "address already in use" in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ((), "kind is missing: go install sigs.k8s.io/kind@latest"),
+        (("kind",), "docker is missing: apt-get install docker.io"),
+    ],
+)
+def test_kind_is_not_replaced_by_another_cluster(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], told: str
+):
+    monkeypatch.delenv(providers.KUBECONFIG_VARIABLE, raising=False)
+    monkeypatch.setenv(providers.KIND_IMAGE_VARIABLE, "kindest/node:v1.34.0")
+    provide(programs, *there)
+    with pytest.raises(CannotStart) as failure, providers.cluster():
+        raise AssertionError("it started")
+    assert str(failure.value) == f"E2E_KIND_IMAGE is set, and {told}"
+
+
+def test_docker_that_does_not_answer_is_one_line(programs: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(providers.KUBECONFIG_VARIABLE, raising=False)
+    monkeypatch.setenv(providers.KIND_IMAGE_VARIABLE, "kindest/node:v1.34.0")
+    provide(programs, "docker")
+    provide(programs, "kind", script="echo story >&2; echo cannot connect to docker >&2; exit 1")
+    with pytest.raises(CannotStart) as failure, providers.cluster():
+        raise AssertionError("it started")
+    assert str(failure.value) == "kind delete cluster: cannot connect to docker"
 
 
 def test_a_given_cluster_that_does_not_answer_is_one_line(
@@ -199,6 +281,9 @@ def test_a_given_cluster_is_not_broken():
     for touch in (
         lambda: given.crash("machine"),
         lambda: given.kill_processes("machine", "uid"),
+        lambda: given.hold({"uid": "machine"}),
+        lambda: given.start("machine"),
+        lambda: given.tag("image:1", "image:2"),
         given.restart_api_server,
     ):
         with pytest.raises(providers.OutOfReach):

@@ -55,11 +55,13 @@ def test_one_that_does_not(changes: dict[str, Any], why: str):
 
 def test_the_summary(tmp_path: Path):
     report = Report()
-    report.passed(Line("the leader's pod is deleted", 500, 20, 812.0, 9.25, 1, ("UID: a → b",), 30))
+    report.passed(
+        Line("the leader's pod is deleted", 500, 20, 812.0, 9.25, 1, 2, ("UID: a → b",), 30)
+    )
     report.failed("a machine drained", "AssertionError: no leader", Path("/somewhere"))
     report.write(tmp_path)
     text = (tmp_path / "e2e-report.txt").read_text()
-    assert "| the leader's pod is deleted | 500 | 20 | 0.81 s | 9.2 s | 1 |" in text
+    assert "| the leader's pod is deleted | 500 | 20 | 0.81 s | 9.2 s | 1 | 2 |" in text
     assert "FAILED a machine drained: AssertionError: no leader (see /somewhere)" in text
     found = json.loads((tmp_path / "e2e-report.json").read_text())
     assert found["scenarios"][0]["proofs"] == ["UID: a → b"]

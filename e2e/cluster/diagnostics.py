@@ -9,11 +9,12 @@ from pathlib import Path
 from e2e.cluster.release import Release
 from e2e.kubernetes import Refused
 
+LOG_BYTES_MAX = 1 << 20
 INSPECT = "for d in /var/lib/shardlog/volume/*/; do shardlog storage inspect $d 2>&1; done"
 
 
 def collect(release: Release, shard: str) -> Path:
-    """Events, objects, logs and what the volumes hold; what cannot be had is said instead."""
+    """Events, objects, logs and what volumes hold; what cannot be had is said instead."""
     directory = Path(tempfile.mkdtemp(prefix=f"shardlog-e2e-{shard}-"))
 
     def keep(name: str, *arguments: str) -> None:
@@ -31,6 +32,9 @@ def collect(release: Release, shard: str) -> Path:
             keep(f"{file}.previous.log", "logs", name, "--previous", "--tail=500")
             if "-node-" in name:
                 keep(f"{file}.storage.txt", "exec", name, "--", "sh", "-c", INSPECT)
+    for log in release.cluster.logs():
+        end = log.read_bytes()[-LOG_BYTES_MAX:]
+        (directory / f"{log.parent.name}-{log.name}").write_bytes(end)
     return directory
 
 

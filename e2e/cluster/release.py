@@ -155,12 +155,12 @@ class Release:
         return _pod(found) if found else None
 
     def whole(self) -> bool:
-        """All pods of the release are there and Ready."""
-        for component, count in COUNTS.items():
-            found = self.pods(component).values()
-            if len(found) != count or not all(pod.is_ready for pod in found):
-                return False
-        return True
+        """All pods of the release are there and Ready; one question, since this is asked often."""
+        ready: dict[str, list[bool]] = {component: [] for component in COUNTS}
+        for body in self.listed("pods", f"app.kubernetes.io/instance={NAME}"):
+            component = body["metadata"]["labels"].get("app.kubernetes.io/component")
+            ready.setdefault(component, []).append(_pod(body).is_ready)
+        return all(ready[each] == [True] * count for each, count in COUNTS.items())
 
     def until_whole(self) -> None:
         self.until(self.whole, "not all pods of the release are Ready")

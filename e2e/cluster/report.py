@@ -10,13 +10,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`epochs` counts elections and changes of the ensemble, each of which begins one."""
+    """`epochs` counts elections and changes of the ensemble, each of which begins one.
+
+    `ready_s` is from the last fault on, or where there is none from the making of the Shard on.
+    """
 
     scenario: str
     records: int
     reads: int
     pause_ms: float
     ready_s: float | None
+    elections: int
     epochs: int
     proofs: tuple[str, ...]
     took_s: float
@@ -35,14 +39,15 @@ class Report:
 
     def text(self) -> str:
         rows = [
-            "| scenario | records | reads | longest write pause | until Ready | new epochs |",
-            "|---|---:|---:|---:|---:|---:|",
+            "| scenario | records | reads | longest write pause | until Ready | elections "
+            "| new epochs |",
+            "|---|---:|---:|---:|---:|---:|---:|",
         ]
         for line in self.lines:
             ready = "" if line.ready_s is None else f"{line.ready_s:.1f} s"
             rows.append(
                 f"| {line.scenario} | {line.records} | {line.reads} "
-                f"| {line.pause_ms / 1000:.2f} s | {ready} | {line.epochs} |"
+                f"| {line.pause_ms / 1000:.2f} s | {ready} | {line.elections} | {line.epochs} |"
             )
         for scenario, failure in self.failures.items():
             rows.append(f"FAILED {scenario}: {failure['why']} (see {failure['diagnostics']})")

@@ -19,6 +19,7 @@ from typing import Any
 
 from e2e.cluster.clients import Clients
 from e2e.cluster.diagnostics import collect
+from e2e.cluster.records import records_of
 from e2e.cluster.release import Pod, Release
 from e2e.cluster.report import Line, Report
 
@@ -62,7 +63,7 @@ class Scenario:
     # --- doing -----------------------------------------------------------------------------------
 
     def break_by(self, fault: Callable[[], object]) -> None:
-        """From here on time is counted until all is well again."""
+        """From here on time is counted until all is well again; at first, until the Shard is."""
         self.broken_at_s = time.monotonic()
         self.ready_after_s = None
         fault()
@@ -86,8 +87,17 @@ class Scenario:
             self.ready_after_s = time.monotonic() - self.broken_at_s
         return status
 
+    def until_leader(self, node: str) -> None:
+        """By the Shard's status, which may be behind for a moment."""
+        self.release.until(lambda: self.leader() == node, f"{node} does not lead")
+        self.until_steady()
+
     def operate(self, operation: str, **spec: str) -> Json:
         """A ShardOperation, once it has come to an end."""
+        return self.ended(self.ask(operation, **spec))
+
+    def ask(self, operation: str, **spec: str) -> str:
+        """For a ShardOperation; its name."""
         name = f"{self.shard}-{operation.lower()}-{time.monotonic_ns()}"
         self.release.apply(
             {
@@ -97,12 +107,16 @@ class Scenario:
                 "spec": {"operation": operation, "shard": self.shard, **spec},
             }
         )
+        return name
 
-        def ended() -> Json:
-            status = (self.release.get("shardoperation", name) or {}).get("status") or {}
-            return status if status.get("phase") in ("Succeeded", "Failed") else None
+    def ended(self, name: str) -> Json:
+        """How this ShardOperation came to an end."""
 
-        return self.release.until(ended, f"{operation} does not end")
+        def status() -> Json:
+            found = (self.release.get("shardoperation", name) or {}).get("status") or {}
+            return found if found.get("phase") in ("Succeeded", "Failed") else None
+
+        return self.release.until(status, f"{name} does not end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,7 @@ class Scenarios:
         it = Scenario(self.release, shard, Clients(self.release, shard))
         try:
             self.release.until_whole()
-            self.release.create_shard(shard, **spec)
+            it.break_by(lambda: self.release.create_shard(shard, **spec))
             it.until_steady(int(str(spec.get("replicas", 3))))
             epoch = int(it.status()["epoch"])
             it.clients.start(avoid)
@@ -126,12 +140,15 @@ class Scenarios:
             it.clients.until_more()
             judged = it.clients.finish()
             assert it.proofs, "nothing shows that anything happened"
+            with records_of(self.release) as records:
+                elections = records.elections(shard, epoch)
             line = Line(
                 scenario=title,
                 records=judged.records,
                 reads=judged.reads,
                 pause_ms=judged.pause_ms,
                 ready_s=it.ready_after_s,
+                elections=elections,
                 epochs=int(it.status()["epoch"]) - epoch,
                 proofs=tuple(it.proofs),
                 took_s=time.monotonic() - began_s,

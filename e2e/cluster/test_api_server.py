@@ -17,8 +17,7 @@ def test_the_api_server_is_restarted(scenarios: Scenarios):
         )
         other = sorted(it.members() - {leader})[0]
         assert it.operate("Promote", node=other)["phase"] == "Succeeded"
-        it.until_steady()
-        assert it.leader() == other
+        it.until_leader(other)
 
 
 def started(metrics: str) -> str:

@@ -16,9 +16,10 @@ def test_a_node_is_lost_for_good(scenarios: Scenarios):
         if last not in it.members():
             gone = sorted(it.members() - {it.leader()})[0]
             assert it.operate("Swap", oldNode=gone, newNode=last)["phase"] == "Succeeded"
+            release.until(lambda: last in it.members(), f"{last} is no member")
         if it.leader() != last:
             assert it.operate("Promote", node=last)["phase"] == "Succeeded"
-        it.until_steady()
+        it.until_leader(last)
         before = it.pod(last)
         members = sorted(it.members())
         try:
