@@ -7,7 +7,7 @@ since we first saw it: an operator that starts gives every node the whole grace 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,15 +120,22 @@ def leaving(pods: Iterable[NodePod]) -> frozenset[str]:
     """Nodes that shall not lead: those that stop, and the next that a roll will restart.
 
     A StatefulSet replaces its pods from the highest number down.  Pods of two revisions mean that
-    it is at it, and the youngest has the new one.
+    it is at it, and the youngest has the new one.  Every pool is a StatefulSet of its own, whose
+    revisions have nothing to do with those of another.
     """
     known = list(pods)
     found = {pod.name for pod in known if pod.terminating}
-    if len({pod.revision for pod in known if pod.revision}) > 1:
-        new = max(known, key=lambda pod: (pod.created, pod.ordinal)).revision
-        old = [pod for pod in known if pod.revision and pod.revision != new]
-        found.add(max(old, key=lambda pod: pod.ordinal).name)
+    for pool in {pod.pool for pod in known}:
+        found |= _next_to_restart([pod for pod in known if pod.pool == pool and pod.revision])
     return frozenset(found)
+
+
+def _next_to_restart(pool: Sequence[NodePod]) -> set[str]:
+    if len({pod.revision for pod in pool}) < 2:
+        return set()
+    new = max(pool, key=lambda pod: (pod.created, pod.ordinal)).revision
+    old = [pod for pod in pool if pod.revision != new]
+    return {max(old, key=lambda pod: pod.ordinal).name}
 
 
 class Nodes:

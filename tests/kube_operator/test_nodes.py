@@ -133,7 +133,11 @@ def rolled(*revisions: str) -> list[NodePod]:
             pod(
                 f"node-{number}",
                 metadata={
-                    "labels": LABELS | {"controller-revision-hash": revision.rstrip("!")},
+                    "labels": LABELS
+                    | {
+                        "controller-revision-hash": revision.rstrip("!"),
+                        "shardlog.dev/pool": revision.partition("/")[2].rstrip("!") or "default",
+                    },
                     "creationTimestamp": "2026-01-02"
                     if revision.startswith("new")
                     else "2026-01-01",
@@ -155,6 +159,9 @@ def rolled(*revisions: str) -> list[NodePod]:
         (("old", "new", "new"), ("node-0",)),
         (("new", "new", "new"), ()),
         (("", "", ""), ()),
+        (("old", "old", "new/fast", "new/fast"), ()),
+        (("old", "new", "old/fast", "old/fast"), ("node-0",)),
+        (("old", "new", "old/fast", "new/fast"), ("node-0", "node-2")),
     ],
 )
 def test_the_next_pod_of_a_roll_is_leaving(revisions: tuple[str, ...], names: tuple[str, ...]):
