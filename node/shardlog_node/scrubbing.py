@@ -38,6 +38,12 @@ class ScrubLimits:
     core_share: float = 0.02
     bytes_per_s: int = 8 << 20
 
+    def rest_s(self, read_bytes: int, cpu_s: float) -> float:
+        """How long to rest after a piece, so that neither share nor rate is passed."""
+        by_core = cpu_s / self.core_share - cpu_s
+        by_bytes = read_bytes / self.bytes_per_s
+        return max(by_core, by_bytes, REST_MIN_MS / 1000)
+
 
 @dataclass(slots=True)
 class Progress:
@@ -82,7 +88,7 @@ class Scrubber:
                     )
                     worked = True
                     self._take(hosted, state, piece)
-                    await asyncio.sleep(self._rest_s(piece, cpu_s))
+                    await asyncio.sleep(self._limits.rest_s(piece.bytes, cpu_s))
                 if not worked:
                     await asyncio.sleep(IDLE_MS / 1000)
 
@@ -99,7 +105,7 @@ class Scrubber:
         """The end of a round."""
         if not whole:
             hosted.tend(Mend())
-        await asyncio.sleep(self._rest_s(Scrubbed(state.at), cpu_s))
+        await asyncio.sleep(self._limits.rest_s(0, cpu_s))
         state.rounds += 1
         state.at = 0
         hosted.replica.scrubbed, hosted.replica.scrub_rounds = state.at, state.rounds
@@ -146,11 +152,6 @@ class Scrubber:
             ]
         except StorageFailure:
             return []  # it cannot be told now
-
-    def _rest_s(self, piece: Scrubbed, cpu_s: float) -> float:
-        by_core = cpu_s / self._limits.core_share - cpu_s
-        by_bytes = piece.bytes / self._limits.bytes_per_s
-        return max(by_core, by_bytes, REST_MIN_MS / 1000)
 
 
 def look_at(store: Store) -> tuple[bool, float]:

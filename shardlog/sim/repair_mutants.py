@@ -10,22 +10,36 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shardlog.protocol import electing, following, leading, reconfiguring
+from shardlog.protocol import electing, fencing, following, leading, reconfiguring, replica
 from shardlog.protocol.coordinator_state import CoordinatorState
 from shardlog.protocol.cursor import Cursor
-from shardlog.protocol.effects import Barrier, Limits, Recovered, TrimLog, TruncateLog, WriteEntries
+from shardlog.protocol.effects import (
+    Barrier,
+    Limits,
+    Recovered,
+    Superblock,
+    TrimLog,
+    TruncateLog,
+    WriteEntries,
+)
 from shardlog.protocol.entry import Member, Seal
 from shardlog.protocol.log import Archive
-from shardlog.protocol.messages import Announce
+from shardlog.protocol.messages import Announce, Envelope, Heartbeat, Trim
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.replica_state import Due, ReplicaState
 from shardlog.protocol.shard import Phase, Shard
+from shardlog.protocol.states import Role
+from shardlog.sim import disk
 from shardlog.sim.mutant import Mutant, always
+from shardlog.sim.recovery import Found, classify
+from shardlog.sim.slot import Part, Slot
 
 _RESTART: Any = Replica.restart
 _ADOPT: Any = vars(following)["_adopt"]
 _CONFIRM: Any = Cursor.confirm
 _START: Any = electing.start
+_CUT: Any = vars(following)["_cut"]
+_HANDLERS = replica.HANDLERS
 
 
 def _sync_ends_early(r: ReplicaState) -> bool:
@@ -93,6 +107,39 @@ def _trim_without_table(r: ReplicaState, first: int) -> None:
     r.emit(TrimLog(first, r.log.boundary))
 
 
+def _torn_is_corrupt(
+    superblock: Superblock, first: int, boundary: int, stable: dict[int, Slot]
+) -> Found:
+    """Bad bytes are taken for damage, whether their id was ever written or not.
+
+    On the disk everything stays as it was: there a blank can still be told from a fault.
+    """
+    taken = {
+        base: Slot(slot.entry, Part.BAD, Part.BAD) if slot.blank else slot
+        for base, slot in stable.items()
+    }
+    found = classify(superblock, first, boundary, taken)
+    slots = {base: stable.get(base, slot) for base, slot in found.slots.items()}
+    return replace(found, slots=slots)
+
+
+def _cut_by_a_fence(r: ReplicaState) -> None:
+    """A fence takes away what may never have been committed, as an announcement would."""
+    _CUT(r, r.commit)
+    r.persist()
+
+
+def _trimmed_while_fenced(r: ReplicaState, envelope: Envelope, message: Heartbeat | Trim) -> None:
+    """What is committed and applied is dropped when told so, in whatever role."""
+    wanted = message.first
+    droppable = r.log.first < wanted <= r.sessions.applied and r.log.is_boundary(wanted)
+    if r.role is Role.FENCED and droppable:
+        following.trim(r, wanted)
+    _HANDLERS[type(message)](r, envelope, message)
+
+
+_OBEDIENT = {**_HANDLERS, Heartbeat: _trimmed_while_fenced, Trim: _trimmed_while_fenced}
+
 REPAIR = (
     Mutant(
         "sync_ends_early",
@@ -143,6 +190,20 @@ REPAIR = (
         2,
         ((ReplicaState, "write_gathered", _context_ahead),),
     ),
+    Mutant(
+        "torn_is_corrupt",
+        "a write that a power cut left torn counts as an entry that was there",
+        ("rule_14",),
+        95,
+        ((disk, "classify", _torn_is_corrupt),),
+    ),
+    Mutant(
+        "cut_while_fenced",
+        "a fence cuts what is not known to be committed",
+        ("M5",),
+        1,
+        ((fencing, "persist_promise", _cut_by_a_fence),),
+    ),
 )
 
 BY_TEST = {
@@ -159,5 +220,12 @@ BY_TEST = {
         ("T5",),
         0,
         ((leading, "is_lost", always(False)),),
+    ),
+    "trimmed_while_fenced": Mutant(
+        "trimmed_while_fenced",
+        "a fenced replica trims when it is told to",
+        ("M5",),
+        0,
+        ((replica, "HANDLERS", _OBEDIENT),),
     ),
 }

@@ -28,6 +28,8 @@ from faults.torment import SETTINGS, Torment
 RECORD_BYTES = 400
 PAUSE_MS = 100
 REREADERS = 2
+FAULTS_PER_MINUTE = 20
+"""The least: a run goes on past its time until there were so many, 200 in the usual 10 minutes."""
 ROUNDS_AFTER = 2
 """So many whole rounds of every scrubber follow on the last fault."""
 
@@ -124,16 +126,21 @@ def table(soak: Soak) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10, help="for how long files are damaged")
-    parser.add_argument("--faults", type=int, default=0, help="and at least so many times")
+    parser.add_argument(
+        "--faults",
+        type=int,
+        help=f"and at least so many times; if not given, {FAULTS_PER_MINUTE} a minute",
+    )
     parser.add_argument("--seed", type=int, default=1, help="chooses what is damaged, and when")
     parser.add_argument("--nodes", type=int, default=3, help="replicas of the shard")
     asked = parser.parse_args()
+    least = round(asked.minutes * FAULTS_PER_MINUTE) if asked.faults is None else asked.faults
     directory = Path(tempfile.mkdtemp(prefix="shardlog-soak-"))
     began = time.monotonic()
 
     def enough(torment: Torment) -> bool:
         passed = time.monotonic() - began >= asked.minutes * 60
-        return passed and torment.total >= asked.faults
+        return passed and torment.total >= least
 
     try:
         with Nursery.open() as nursery:
@@ -141,6 +148,7 @@ def main() -> int:
             soak.run(enough)
     except BaseException as failure:
         again = f"--minutes {asked.minutes:g} --seed {asked.seed} --nodes {asked.nodes}"
+        again += f" --faults {least}"
         print(f"everything is in {directory}; what was done in its cluster/faults.log")
         print(f"again: PYTHONPATH=tests python -m faults.soak {again}", flush=True)
         if isinstance(failure, AssertionError):

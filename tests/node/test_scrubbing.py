@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -9,7 +10,7 @@ from node.cluster import Cluster
 from shardlog.protocol.entry import Header
 from shardlog.protocol.messages import Envelope, StatusReport, StatusRequest
 from shardlog_node.host import HostedReplica
-from shardlog_node.scrubbing import Scrubber, ScrubLimits
+from shardlog_node.scrubbing import PIECE_ENTRIES, REST_MIN_MS, Scrubber, ScrubLimits
 
 ASKED = StatusRequest(1)
 LIMITS = ScrubLimits(core_share=0.5, bytes_per_s=1 << 30)
@@ -200,5 +201,56 @@ def test_a_share_of_nothing_turns_it_off(tmp_path: Path):
             assert not scrubbing.done()
             assert not scrubber.progress
             scrubbing.cancel()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("read_bytes", "cpu_s", "rest_s"),
+    [
+        (0, 0.01, 0.49),  # 2 % of a core
+        (8 << 20, 0.0, 1.0),  # 8 MiB in a second
+        (8 << 20, 0.01, 1.0),
+        (1 << 20, 0.01, 0.49),
+        (0, 0.0, REST_MIN_MS / 1000),
+    ],
+)
+def test_it_rests_for_its_share_of_a_core_or_its_rate_of_bytes(read_bytes, cpu_s, rest_s):
+    assert ScrubLimits().rest_s(read_bytes, cpu_s) == pytest.approx(rest_s)
+
+
+@pytest.mark.parametrize("limits", [ScrubLimits(), LIMITS, ScrubLimits(1.0, 1 << 10)])
+def test_neither_share_nor_rate_is_passed_over_many_pieces(limits: ScrubLimits):
+    random = Random(50)
+    pieces = [(random.randrange(1 << 22), random.expovariate(1000)) for _ in range(1000)]
+    cpu_s = sum(cpu_s for _, cpu_s in pieces)
+    passed_s = cpu_s + sum(limits.rest_s(*piece) for piece in pieces)
+    assert cpu_s / passed_s <= limits.core_share
+    assert sum(read for read, _ in pieces) / passed_s <= limits.bytes_per_s
+
+
+@pytest.mark.parametrize("slow", [ScrubLimits(1e-9, 1 << 30), ScrubLimits(0.5, 1)])
+def test_a_scrubber_that_has_used_its_share_or_rate_rests(tmp_path: Path, slow: ScrubLimits):
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a")
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            session = await cluster.session(leader, "orders")
+            for request in range(1, 2 * PIECE_ENTRIES):
+                last = await cluster.append(leader, "orders", session, request)
+            host = cluster.nodes[leader]
+            await entries(host.replicas["orders"], last + 1)
+            resting, working = Scrubber(host, slow), Scrubber(host, LIMITS)
+            tasks = [asyncio.create_task(each.run()) for each in (resting, working)]
+            try:
+                while not all(each.progress for each in (resting, working)):
+                    await asyncio.sleep(0.01)
+                while working.progress["orders"].rounds < 3:
+                    await asyncio.sleep(0.01)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            assert resting.progress["orders"].entries == PIECE_ENTRIES
+            assert working.progress["orders"].entries > 3 * PIECE_ENTRIES
 
     asyncio.run(story())

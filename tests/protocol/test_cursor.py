@@ -247,7 +247,7 @@ def test_old_entries_are_sent_only_as_far_as_the_driver_allows():
     assert len(cursor.to_send(log, limits, 12, 0)) == 4, "what is not committed is always sent"
 
 
-def test_T5_the_highest_ack_is_a_promise_with_the_beat_that_it_came_after():
+def test_T5_rule_15_the_highest_ack_is_a_promise_with_the_beat_that_it_came_after():
     cursor = announced(3)
     cursor.note_promise(beat=7)
     cursor.confirm(2, 2, 0, RESEND_MS)

@@ -388,7 +388,7 @@ def beaten(leader):
     return max(each.beat for each in sent(leader.tick(60), Heartbeat))
 
 
-def test_T5_a_follower_that_comes_back_below_its_last_ack_has_lost_its_disk():
+def test_T5_rule_15_a_follower_that_comes_back_below_its_last_ack_has_lost_its_disk():
     leader = leading(LOG)
     acked(leader, "b", 4)
     acked(leader, "b", 3, beaten(leader))
@@ -397,7 +397,7 @@ def test_T5_a_follower_that_comes_back_below_its_last_ack_has_lost_its_disk():
     assert refusal(leader.receive(AddFollower(2, fenced_answer("b", LOG), False))) == LostDisk(B, 4)
 
 
-def test_T5_a_late_ack_is_not_a_lost_disk():
+def test_T5_rule_15_a_late_ack_is_not_a_lost_disk():
     leader = leading(LOG)
     acked(leader, "b", 4)
     acked(leader, "b", 3)
@@ -405,7 +405,7 @@ def test_T5_a_late_ack_is_not_a_lost_disk():
     assert [each.lost for each in report.cursors if each.member == B] == [False]
 
 
-def test_T5_a_lost_disk_is_no_longer_counted():
+def test_T5_rule_15_a_lost_disk_is_no_longer_counted():
     leader = leading(LOG)
     acked(leader, "b", 4)
     leader.receive(Register(1), CLIENT)

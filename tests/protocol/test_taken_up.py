@@ -14,7 +14,7 @@ def test_V10_uncommitted_entries_come_back_after_a_restart():
     assert [slot.base for slot in node.answer().slots][-3:] == [1, 2, 3]
 
 
-def test_V2_the_commit_context_that_rides_along_ends_with_what_is_committed():
+def test_V2_rule_17_the_commit_context_that_rides_along_ends_with_what_is_committed():
     node = follower(LOG[:2], commit=2)
     effects = node.take(Entries(1, entries(LOG[2:]), 2, 0), LEADER)
     assert only(effects, WriteEntries).commit == 2

@@ -154,7 +154,7 @@ def test_never_landed_is_blank_and_what_follows_is_dropped():
     assert list(bench.disk.stable) == [0, 2]
 
 
-def test_torn_is_blank_if_the_header_copy_is_cleanly_absent():
+def test_rule_14_torn_is_blank_if_the_header_copy_is_cleanly_absent():
     bench = Bench().formatted(*ENTRIES)
     bench.disk.stable[6].header = Part.ABSENT
     bench.disk.stable[6].body = Part.BAD

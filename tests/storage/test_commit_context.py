@@ -19,7 +19,7 @@ from storage.tampering import refused, tamper
 SUPERBLOCK = f"{DIRECTORY}/superblock"
 
 
-def test_V1_a_million_empty_commits_take_no_disk() -> None:
+def test_V1_rule_17_a_million_empty_commits_take_no_disk() -> None:
     driver = twelve()
     before = driver.files.operations, driver.files.snapshot()
     for commit in range(1_000_000):
@@ -28,7 +28,7 @@ def test_V1_a_million_empty_commits_take_no_disk() -> None:
     assert (driver.files.operations, driver.files.snapshot()) == before
 
 
-def test_V1_checkpoints_overwrite_each_other() -> None:
+def test_V1_rule_17_checkpoints_overwrite_each_other() -> None:
     driver = begun(ENTRIES)
     sizes = set()
     for number in range(20):
@@ -39,7 +39,7 @@ def test_V1_checkpoints_overwrite_each_other() -> None:
     assert sizes == {COPIES * STRIDE_BYTES}
 
 
-def test_V1_the_latest_context_is_found() -> None:
+def test_V1_rule_17_the_latest_context_is_found() -> None:
     driver = begun(ENTRIES[:4])
     driver.do(write(ENTRIES[4:6], end_of(1)))
     driver.do(write(ENTRIES[6:7], end_of(4)))
@@ -48,7 +48,7 @@ def test_V1_the_latest_context_is_found() -> None:
     assert recovered.superblock.commit == end_of(4)
 
 
-def test_V2_a_context_beyond_the_log_is_damage() -> None:
+def test_V2_rule_17_a_context_beyond_the_log_is_damage() -> None:
     driver = twelve()
     where = tamper(driver, base_of(11), context=Context(end_of(11) + 1, 77))
     failure = refused(driver)
@@ -57,7 +57,7 @@ def test_V2_a_context_beyond_the_log_is_damage() -> None:
 
 
 @pytest.mark.parametrize("number", [7, 3])
-def test_V2_a_context_with_a_false_checksum_is_damage(number: int) -> None:
+def test_V2_rule_17_a_context_with_a_false_checksum_is_damage(number: int) -> None:
     """Higher than the true one or, in every slot that has one, lower."""
     driver = twelve()
     for each in range(8, 12):
@@ -65,13 +65,13 @@ def test_V2_a_context_with_a_false_checksum_is_damage(number: int) -> None:
     assert "does not match" in refused(driver).why
 
 
-def test_V2_a_context_inside_an_entry_is_damage() -> None:
+def test_V2_rule_17_a_context_inside_an_entry_is_damage() -> None:
     driver = twelve()
     tamper(driver, base_of(11), context=Context(end_of(6) + 1, 77))
     assert "does not match" in refused(driver).why
 
 
-def test_V2_an_older_or_missing_context_is_safe() -> None:
+def test_V2_rule_17_an_older_or_missing_context_is_safe() -> None:
     driver = twelve()
     for each in range(8, 12):
         older = Context(end_of(2), ENTRIES[2].header.checksum)
@@ -83,7 +83,9 @@ def test_V2_an_older_or_missing_context_is_safe() -> None:
     assert recovered.headers == tuple(entry.header for entry in ENTRIES[:12])
 
 
-def test_V2_a_context_whose_entry_could_not_be_read_when_it_was_written_is_no_damage() -> None:
+def test_V2_rule_17_a_context_whose_entry_could_not_be_read_when_it_was_written_is_no_damage() -> (
+    None
+):
     """A repaired slot takes it along; start and inspection agree about it."""
     driver = twelve()
     tamper(driver, base_of(11), context=Context(end_of(9), 0))
@@ -97,7 +99,7 @@ def test_V2_a_context_whose_entry_could_not_be_read_when_it_was_written_is_no_da
     assert not inspection.damage
 
 
-def test_V3_trimming_everything_keeps_the_next_offset_and_the_context() -> None:
+def test_V3_rule_17_trimming_everything_keeps_the_next_offset_and_the_context() -> None:
     driver = twelve()
     driver.do(epoch_1(end_of(11)))
     driver.do(TrimLog(end_of(11), ENTRIES[11].header.checksum))
