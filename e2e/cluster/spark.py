@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.release import LOOK_S, NAME, PATIENCE_S, Release
+from e2e.cluster.release import LOOK_S, PATIENCE_S, Release
 from e2e.images import ROOT
 from e2e.processes import CannotStart
 from shardlog_spark.pod import spark_home
@@ -90,39 +90,35 @@ class Spark:
     # --- what a person does ----------------------------------------------------------------------
 
     def snapshot(self, shard: str, segment_bytes: int) -> Json:
-        """`shardlog snapshot create` in a pod; what it tells of the snapshot."""
+        """By `snapshot.yaml`; what the command tells of the snapshot."""
+        job = _loaded("snapshot.yaml")
         name = f"snapshot-{shard}"
-        words = ["snapshot", "create", shard, f"file://{MOUNT}", "-o", "json"]
-        words += ["--segment-bytes", str(segment_bytes)]
-        spec = _only("export.yaml", "Job")["spec"]["template"]["spec"]
-        del spec["serviceAccountName"]
-        (container,) = spec["containers"]
-        container["image"] = self.image
-        container["args"] = ["shardlog", *words]
-        container["env"] = [{"name": "SHARDLOG_CLUSTER", "value": f"http://{NAME}"}]
-        spec["automountServiceAccountToken"] = False
-        metadata = {"name": name, "namespace": self.release.namespace}
-        self.release.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        job["metadata"] = {"name": name}
+        container = _container(job, self.image)
+        assert "orders" in container["args"]
+        words = [shard if word == "orders" else word for word in container["args"]]
+        container["args"] = [*words, f"--segment-bytes={segment_bytes}"]
+        self.release.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(job))
         try:
-            self._until_ended(name)
-            return json.loads(self.release.kubectl("logs", name))
+            self.release.kubectl(
+                "wait", "--for=condition=Complete", f"job/{name}", "--timeout=180s"
+            )
+            return json.loads(self.release.kubectl("logs", f"job/{name}"))
         finally:
-            self._delete(f"pod/{name}")
+            self._delete(f"job/{name}")
 
     def export(self, shard: str, out: str) -> Ran:
         """By `export.yaml`: the driver is the pod of a Job."""
-        job = _only("export.yaml", "Job")
+        job = _loaded("export.yaml")
         name = job["metadata"]["name"]
-        (container,) = job["spec"]["template"]["spec"]["containers"]
+        container = _container(job, self.image)
         given = {"--shard": shard, "--out": f"file://{MOUNT}/{out}"}
         conf = [f"--conf={name}={value}" for name, value in self._settings().items()]
         words = [
             f"{option}={given[option]}" if (option := word.partition("=")[0]) in given else word
             for word in container["args"]
         ]
-        container["image"] = self.image
         container["args"] = [*words[:1], *conf, *words[1:]]
-        container["resources"]["requests"]["cpu"] = "100m"
         self.release.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(job))
         try:
             return self._followed(lambda: self._driver(f"job-name={name}"))
@@ -198,23 +194,15 @@ class Spark:
         ran.said = self.release.kubectl("logs", found["metadata"]["name"])
         assert phase == SUCCEEDED, ran.said[-3000:]
         assert FORBIDDEN not in ran.said.lower(), ran.said
+        self._until_no_executors()
         ran.tasks = list(_tasks(self.shared / "events" / application))
         return ran
-
-    def _until_ended(self, pod: str) -> None:
-        def phase() -> str:
-            found = self.release.get("pod", pod) or {"status": {"phase": ""}}
-            told = str(found["status"]["phase"])
-            return told if told in (SUCCEEDED, "Failed") else ""
-
-        ended = self.release.until(phase, f"{pod} does not end")
-        assert ended == SUCCEEDED, self.release.kubectl("logs", pod)
 
     def _delete(self, name: str) -> None:
         self.release.kubectl("delete", name, "--ignore-not-found", "--wait=false")
 
-    def until_no_executors(self) -> None:
-        """A driver takes them away, and whatever it left goes with its own pod."""
+    def _until_no_executors(self) -> None:
+        """The driver took them away: its own pod, with which they would go too, is still there."""
         self.release.until(
             lambda: not self.release.listed("pods", "spark-role=executor"), "executors stay"
         )
@@ -275,10 +263,16 @@ def _claim(namespace: str, volume: str, directory: Path) -> list[Json]:
     ]
 
 
-def _only(file: str, kind: str) -> Json:
-    documents = yaml.safe_load_all((MANIFESTS / file).read_text())
-    (found,) = (each for each in documents if each["kind"] == kind)
-    return found
+def _loaded(file: str) -> Json:
+    return yaml.safe_load((MANIFESTS / file).read_text())
+
+
+def _container(job: Json, image: str) -> Json:
+    """Its only one, with another image and less of a claim on a machine that is full."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container["image"] = image
+    container["resources"]["requests"]["cpu"] = "100m"
+    return container
 
 
 def _tasks(log: Path) -> Iterator[Task]:

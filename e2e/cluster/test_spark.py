@@ -46,7 +46,6 @@ def test_executors_read_a_snapshot_in_parallel(scenarios: Scenarios):
         )
         it.prove("tasks of the profile by executor", {}, lambda: in_parallel(profiled))
         assert f"{taken['records']:,}" in table_of(profiled.said)["records"]
-        spark.until_no_executors()
         it.prove(
             "seconds of both jobs", 0, lambda: f"{exported.took_s:.0f} + {profiled.took_s:.0f}"
         )

@@ -133,7 +133,7 @@ def test_the_wheel_has_spark_on_kubernetes():
 def test_manifests_name_the_image_of_this_version():
     found = re.findall(r"shardlog-spark:(\S+)", "".join(map(Path.read_text, MANIFESTS.iterdir())))
     assert set(found) == {__version__}
-    assert len(found) == 2
+    assert len(found) == 3
 
 
 def test_the_job_runs_what_the_image_has():
