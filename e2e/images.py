@@ -1,13 +1,14 @@
 """The images of Shardlog, and those of what stands beside it, as archives that containerd takes.
 
-`Dockerfile.node` and `Dockerfile.operator` are built by whatever builder is there, upon a base that
-is pulled, or where there is no registry made by debootstrap.  Packages are fetched outside, by this
-machine's pip as it is configured, and installed inside from files: a build needs no network.
+`Dockerfile.node`, `Dockerfile.operator` and `spark-jobs/Dockerfile` are built by whatever builder
+is there, upon a base that is pulled, or where there is no registry made by debootstrap.  Packages
+are fetched outside, by this machine's pip as it is configured, and installed inside from files: a
+build needs no network.
 
 An archive is kept below `~/.cache/shardlog/images` under a digest of all it is made from, so that
 it is built again only when something changed; so are the packages.
 
-    python -m e2e.images                build both, and print where the archives are
+    python -m e2e.images                build all, and print where the archives are
 """
 
 from __future__ import annotations
@@ -27,12 +28,39 @@ from typing import Protocol
 from e2e.binaries import PROGRAMS, CannotBuild, binary, cache
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ("pyproject.toml", "constraints.txt", "README.md", "shardlog", "node", "operator")
-EXTRAS = {"node": "node,compression,snapshot", "operator": "operator"}
+SOURCES = ("pyproject.toml", "constraints.txt", "README.md", "shardlog")
+OWN_SOURCES = {
+    "node": ("node", "operator"),
+    "operator": ("node", "operator"),
+    "spark": ("spark-jobs",),
+}
+EXTRAS = {"node": "node,compression,snapshot", "operator": "operator", "spark": "spark"}
+NO_WHEEL = ("pyspark",)
+"""What PyPI has only as sources; what is built from them runs on any Python."""
 BASE_VARIABLE = "E2E_BASE_IMAGE"
-BASE = "docker.io/library/python:3.13-slim"
 DEBIAN = "bookworm"
-MADE_BASE = f"localhost/shardlog-base:{DEBIAN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What an image begins with: `name` if it can be had, else one `made` with these packages."""
+
+    name: str
+    made: str
+    packages: str
+
+
+PYTHON = Base(
+    "docker.io/library/python:3.13-slim",
+    f"localhost/shardlog-base:{DEBIAN}",
+    "python3,python3-venv",
+)
+JAVA = Base(
+    f"docker.io/library/python:3.13-slim-{DEBIAN}",
+    f"localhost/shardlog-base-java:{DEBIAN}",
+    "python3,python3-venv,openjdk-17-jre-headless",
+)
+BASES = {"node": PYTHON, "operator": PYTHON, "spark": JAVA}
 
 
 class Builder(Protocol):
@@ -106,14 +134,18 @@ def builder() -> Builder:
     raise CannotBuild("images: neither docker nor buildah works here: apt-get install buildah")
 
 
+def dockerfile_of(kind: str) -> Path:
+    return ROOT / "spark-jobs" / "Dockerfile" if kind == "spark" else ROOT / f"Dockerfile.{kind}"
+
+
 def archive_of(kind: str, tag: str) -> Path:
     """The archive of `shardlog-KIND:TAG`, as the sources are now; raises `CannotBuild`."""
-    dockerfile = ROOT / f"Dockerfile.{kind}"
-    place = _place(f"shardlog-{kind}", [tag, *_digests(dockerfile)])
+    dockerfile = dockerfile_of(kind)
+    place = _place(f"shardlog-{kind}", [tag, *_digests(kind)])
     if not place.exists():
         print(f"building the image shardlog-{kind}:{tag}", file=sys.stderr, flush=True)
         builds = builder()
-        base = _base(builds)
+        base = _base(builds, BASES[kind])
         python = builds.said(base, "python3", "-c", "import sys; print(*sys.version_info[:2])")
         with tempfile.TemporaryDirectory(prefix="shardlog-image-") as temporary:
             context = Path(temporary)
@@ -144,39 +176,41 @@ def archive_of_program(name: str, image: str) -> Path:
     return place
 
 
-def _base(builds: Builder) -> str:
+def _base(builds: Builder, base: Base) -> str:
     """One that was asked for, one that is or can be had, or one that is made."""
     wanted = os.environ.get(BASE_VARIABLE)
     if wanted:
         return wanted
-    if builds.has(BASE) or builds.pull(BASE):
-        return BASE
-    if not builds.has(MADE_BASE):
-        _make_base(builds)
-    return MADE_BASE
+    if builds.has(base.name) or builds.pull(base.name):
+        return base.name
+    if not builds.has(base.made):
+        _make_base(builds, base)
+    return base.made
 
 
-def _make_base(builds: Builder) -> None:
-    missing = f"images: {BASE} cannot be pulled, and to make a base"
+def _make_base(builds: Builder, base: Base) -> None:
+    missing = f"images: {base.name} cannot be pulled, and to make a base"
     if shutil.which("debootstrap") is None:
         raise CannotBuild(f"{missing} debootstrap is needed: apt-get install debootstrap")
     if os.geteuid() != 0:
         raise CannotBuild(f"{missing} one must be root; or set {BASE_VARIABLE}")
-    print(f"making a base image of Debian {DEBIAN} (once)", file=sys.stderr, flush=True)
+    print(f"making a base image of Debian {DEBIAN}: {base.packages} (once)", file=sys.stderr)
+    fetched = cache().parent / "debs"
+    fetched.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="shardlog-base-") as temporary:
         context = Path(temporary)
         root = context / "root"
-        packages = "python3,python3-venv"
-        _run("debootstrap", "--variant=minbase", f"--include={packages}", DEBIAN, root)
+        flags = ["--variant=minbase", f"--cache-dir={fetched}", f"--include={base.packages}"]
+        _run("debootstrap", *flags, DEBIAN, root)
         for unused in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
             shutil.rmtree(root / unused, ignore_errors=True)
         dockerfile = context / "Dockerfile"
         dockerfile.write_text('FROM scratch\nCOPY root /\nCMD ["python3"]\n')
-        builds.build(context, dockerfile, MADE_BASE)
+        builds.build(context, dockerfile, base.made)
 
 
 def _fill(context: Path, kind: str, python: str) -> None:
-    for name in SOURCES:
+    for name in (*SOURCES, *OWN_SOURCES[kind]):
         source = ROOT / name
         if source.is_dir():
             skipped = shutil.ignore_patterns("__pycache__")
@@ -196,8 +230,13 @@ def _wheels(kind: str, python: str) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_suffix(".new")
         shutil.rmtree(unfinished, ignore_errors=True)
+        pip = (sys.executable, "-m", "pip")
+        built = [each for each in wanted if each.startswith(NO_WHEEL)]
+        if built:
+            flags = ("--quiet", "--no-deps", "-c", str(constraints), "-w", str(unfinished))
+            _run(*pip, "wheel", *flags, *built)
         _run(
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
+            *(*pip, "download", "--quiet", "--only-binary=:all:", f"--find-links={unfinished}"),
             *(f"--python-version={python}", "-c", str(constraints), "-d", str(unfinished)),
             *wanted,
         )
@@ -220,8 +259,9 @@ def _requirements(kind: str) -> Iterator[str]:
                     yield from project["optional-dependencies"][inner]
 
 
-def _digests(dockerfile: Path) -> Iterator[str]:
-    for path in (dockerfile, *_files(ROOT / name for name in SOURCES)):
+def _digests(kind: str) -> Iterator[str]:
+    sources = (ROOT / name for name in (*SOURCES, *OWN_SOURCES[kind]))
+    for path in (dockerfile_of(kind), *_files(sources)):
         yield f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 

@@ -59,6 +59,9 @@ class KindCluster:
     def restart_api_server(self) -> None:
         raise OutOfReach("the API server of kind runs in a pod of its own and is not restarted")
 
+    def shared_directory(self) -> Path:
+        raise OutOfReach("machines of kind share no directory")
+
 
 @dataclass(frozen=True, slots=True)
 class HeldContainers:

@@ -50,6 +50,8 @@ class Cluster(Protocol):
     def crash(self, machine: str) -> None: ...
     def start(self, machine: str) -> None: ...
     def restart_api_server(self) -> None: ...
+    def shared_directory(self) -> Path:
+        """On this machine, and under the same name on all machines of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ class GivenCluster:
 
     def restart_api_server(self) -> None:
         raise OutOfReach(f"the API server of {KUBECONFIG_VARIABLE} is not restarted")
+
+    def shared_directory(self) -> Path:
+        raise OutOfReach(f"machines of {KUBECONFIG_VARIABLE} share no directory with this one")
 
 
 @contextmanager

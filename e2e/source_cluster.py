@@ -39,7 +39,7 @@ MACHINES = 3
 DIRECTORY = Path("/var/lib/shardlog-e2e")
 CONTROL = DIRECTORY / "control.sock"
 KUBECONFIG = DIRECTORY / "kubeconfig"
-FREE_BYTES_MIN = 8 << 30
+FREE_BYTES_MIN = 14 << 30
 READY_TIMEOUT_S = 180
 WORDS_BYTES_MAX = 1000
 

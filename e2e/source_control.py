@@ -77,6 +77,13 @@ class SourceCluster:
     def restart_api_server(self) -> None:
         _ask("restart-api-server")
 
+    def shared_directory(self) -> Path:
+        """All machines are this one; pods have users of their own, who may write here."""
+        directory = DIRECTORY / "shared"
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o777)
+        return directory
+
     def _machines(self) -> Iterator[Machine]:
         for number in range(1, MACHINES + 1):
             root = DIRECTORY / f"machine-{number}"

@@ -29,6 +29,7 @@ class Judged:
     records: int
     reads: int
     pause_ms: float
+    history: History
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ class Clients:
     def name(self) -> str:
         return f"load-{self.shard}"
 
-    def start(self, avoid: str = "") -> None:
-        """Anywhere but on the machine `avoid`."""
+    def start(self, avoid: str = "", first: int = 0) -> None:
+        """Anywhere but on the machine `avoid`; `first` records of each producer come at once."""
         release = self.release
-        release.apply(_manifests(release.namespace, self.name, self.shard, avoid))
+        words = [self.shard, str(first)]
+        release.apply(_manifests(release.namespace, self.name, words, avoid))
         release.until(self.acknowledged, f"{self.name}: nothing was acknowledged")
 
     def acknowledged(self) -> int:
@@ -91,7 +93,8 @@ def judged(told: Json) -> Judged:
     assert found == [], found[:20]
     assert history.sent, "nobody sent anything"
     assert history.reads, "nobody read anything"
-    return Judged(len(history.sent), len(history.reads), _longest_pause_ms(history))
+    pause_ms = _longest_pause_ms(history)
+    return Judged(len(history.sent), len(history.reads), pause_ms, history)
 
 
 def _longest_pause_ms(history: History) -> float:
@@ -100,7 +103,7 @@ def _longest_pause_ms(history: History) -> float:
     return max(pauses, default=0) / 1e6
 
 
-def _manifests(namespace: str, name: str, shard: str, avoid: str) -> list[Json]:
+def _manifests(namespace: str, name: str, words: list[str], avoid: str) -> list[Json]:
     """The pod of clients, and its program; never on the machine `avoid`."""
     elsewhere = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [avoid]}
     affinity = {
@@ -119,7 +122,7 @@ def _manifests(namespace: str, name: str, shard: str, avoid: str) -> list[Json]:
         "name": "load",
         "image": f"shardlog-node:{__version__}",
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "/program/load.py", shard],
+        "command": ["python3", "/program/load.py", *words],
         "env": [{"name": "SHARDLOG_CLUSTER", "value": f"http://{NAME}"}],
         "securityContext": security,
         "volumeMounts": [

@@ -1,10 +1,11 @@
 """Clients inside the cluster: two that append, one that tails, one that reads with confirmation.
 
-This file is run in a pod of the node's image (`python load.py SHARD`), so it imports nothing but
-the client.  Producers never give a record up: whatever is done to the cluster, every record ends
-acknowledged, at an offset that is written down.  It says on its output, twice a second, how many
-records are acknowledged.  When /work/stop is there it settles what is under way, reads the whole
-log, and leaves all that it saw in /work/history.json.
+This file is run in a pod of the node's image (`python load.py SHARD FIRST`), so it imports nothing
+but the client.  Each producer begins with FIRST records, as fast as it can.  Producers never give a
+record up: whatever is done to the cluster, every record ends acknowledged, at an offset that is
+written down.  It says on its output, twice a second, how many records are acknowledged.  When
+/work/stop is there it settles what is under way, reads the whole log, and leaves all that it saw in
+/work/history.json.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import time
 from functools import partial
 from pathlib import Path
 
-from shardlog.client import Client, Record
+from shardlog.client import Client, Producer, Record
 
 WORK = Path("/work")
 PRODUCERS = 2
 PAUSE_S = 0.02
 OUTSTANDING_MAX = 32
+AT_ONCE = 1000
 READ_EVERY_S = 0.25
 READ_BACK = 100
 TELL_EVERY_S = 0.5
@@ -33,8 +35,9 @@ RECORD_BYTES = 64
 
 
 class Load:
-    def __init__(self, shard: str) -> None:
+    def __init__(self, shard: str, first: int) -> None:
         self.shard = shard
+        self.first = first
         self.sent: list[list[int | None]] = []
         self.reads: list[list[object]] = []
         self.tail: list[tuple[int, int, int]] = []
@@ -81,20 +84,28 @@ class Load:
         count = 0
         outstanding: set[asyncio.Future[int]] = set()
         async with client.producer(self.shard, deadline_ms=DEADLINE_MS) as producer:
+            while count < self.first:
+                numbers = range(count + 1, min(count + AT_ONCE, self.first) + 1)
+                await asyncio.wait([self._sent(producer, number, each) for each in numbers])
+                count = numbers[-1]
             while not (WORK / "stop").exists():
                 count += 1
-                value = NAMED.pack(number, count).ljust(RECORD_BYTES, b".")
-                entry: list[int | None] = [number, count, time.monotonic_ns(), None, None]
-                self.sent.append(entry)
-                future = producer.send(value)
+                future = self._sent(producer, number, count)
                 outstanding.add(future)
                 future.add_done_callback(outstanding.discard)
-                future.add_done_callback(partial(self._settled, entry))
                 await asyncio.sleep(PAUSE_S)
                 while len(outstanding) > OUTSTANDING_MAX:
                     await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
             if outstanding:
                 await asyncio.wait(outstanding)
+
+    def _sent(self, producer: Producer, number: int, count: int) -> asyncio.Future[int]:
+        value = NAMED.pack(number, count).ljust(RECORD_BYTES, b".")
+        entry: list[int | None] = [number, count, time.monotonic_ns(), None, None]
+        self.sent.append(entry)
+        future = producer.send(value)
+        future.add_done_callback(partial(self._settled, entry))
+        return future
 
     def _settled(self, entry: list[int | None], future: asyncio.Future[int]) -> None:
         failure = future.exception()
@@ -136,11 +147,11 @@ def standing(record: Record) -> tuple[int, int, int]:
     return record.offset, number, count
 
 
-async def main(shard: str) -> None:
-    await Load(shard).run()
+async def main(shard: str, first: str) -> None:
+    await Load(shard, int(first)).run()
     while True:
         await asyncio.sleep(3600)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -81,6 +81,11 @@ class Release:
         archives = [_archive(kind) for kind in ("node", "operator")]
         self.cluster.load([*archives, archive_of_program("etcd", ETCD_IMAGE)])
 
+    def load_spark_image(self) -> str:
+        """Only for whoever needs it: it is larger than all others together."""
+        self.cluster.load([_archive("spark")])
+        return f"shardlog-spark:{__version__}"
+
     def install(self) -> None:
         """Or bring a kept one up to date: tags stay the same, so pods say what they are made of."""
         self.cluster.kubernetes.create_namespace(

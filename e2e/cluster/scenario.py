@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from faults.history import History
+
 from e2e.cluster.clients import Clients
 from e2e.cluster.diagnostics import collect
 from e2e.cluster.records import records_of
@@ -32,6 +34,7 @@ class Scenario:
     shard: str
     clients: Clients
     proofs: list[str] = field(default_factory=list)
+    comparisons: list[Callable[[History], None]] = field(default_factory=list)
     broken_at_s: float | None = None
     ready_after_s: float | None = None
 
@@ -77,6 +80,10 @@ class Scenario:
 
         now = self.release.until(changed, f"{what} is still {before}")
         self.proofs.append(f"{what}: {str(before)[:40]} → {now[:40]}")
+
+    def compare(self, comparison: Callable[[History], None]) -> None:
+        """What others saw of the log, with what clients did and saw once that is judged."""
+        self.comparisons.append(comparison)
 
     def until_steady(self, replicas: int = 3) -> Json:
         status = self.release.until(
@@ -126,7 +133,7 @@ class Scenarios:
 
     @contextmanager
     def scenario(
-        self, title: str, shard: str, avoid: str = "", **spec: object
+        self, title: str, shard: str, avoid: str = "", first: int = 0, **spec: object
     ) -> Iterator[Scenario]:
         began_s = time.monotonic()
         it = Scenario(self.release, shard, Clients(self.release, shard))
@@ -135,10 +142,12 @@ class Scenarios:
             it.break_by(lambda: self.release.create_shard(shard, **spec))
             it.until_steady(int(str(spec.get("replicas", 3))))
             epoch = int(it.status()["epoch"])
-            it.clients.start(avoid)
+            it.clients.start(avoid, first)
             yield it
             it.clients.until_more()
             judged = it.clients.finish()
+            for compare in it.comparisons:
+                compare(judged.history)
             assert it.proofs, "nothing shows that anything happened"
             with records_of(self.release) as records:
                 elections = records.elections(shard, epoch)
