@@ -6,13 +6,14 @@ The tests share the cluster; each leaves it whole, and those that need more node
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from local.commands import SHARDLOG, LocalCluster, local_cluster
+from local.commands import SHARDLOG, TIMEOUT_S, LocalCluster, local_cluster
 from shardlog.cli import exit_codes
 
 pytestmark = pytest.mark.xdist_group("local clusters")
@@ -80,19 +81,43 @@ def test_N11_status_shows_epoch_history_cursors_and_lag(cluster: LocalCluster):
 
 
 def test_T3_status_shows_damage_repairs_and_the_scrubber(cluster: LocalCluster):
-    def rounds() -> list[int]:
-        return [each["scrub_rounds"] for each in cluster.json("status orders")["reports"]]
+    def column(name: str) -> dict[str, Any]:
+        return {each["node"]: each[name] for each in cluster.json("status orders")["reports"]}
 
-    deadline = time.monotonic() + 60
-    while min(rounds()) < 1:
-        assert time.monotonic() < deadline, "the scrubber never comes round"
-    reports = cluster.json("status orders")["reports"]
-    assert [(each["bad"], each["awaited"], each["repaired"]) for each in reports] == [
-        (0, None, 0)
-    ] * 3
+    def until(wanted: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not wanted():
+            assert time.monotonic() < deadline, what
+
+    until(lambda: min(column("scrub_rounds").values()) >= 1, "the scrubber never comes round")
+    none = dict.fromkeys(cluster.shard("orders")["ensemble"], 0)
+    assert (column("bad"), column("repaired")) == (none, none)
+    follower = next(node for node in none if node != cluster.shard("orders")["leader"])
+    segment = damage(cluster.layout.volume(follower))
+    until(lambda: column("repaired") == none | {follower: 1}, "nothing is written anew")
+    assert column("bad") == none
+    assert column("awaited") == dict.fromkeys(none)
+    until(lambda: RECORDS[50] in segment.read_bytes(), "it is not written into the file")
+    until(
+        lambda: "damage found" in cluster.run(f"local logs {follower}").stdout,
+        "what was found is not in the log",
+    )
     shown = cluster.run("status orders -o wide").stdout
+    assert ["repaired", "1", "on", follower] in [line.split() for line in shown.splitlines()]
     assert "REPAIRED" in shown
     assert "rounds, at" in shown
+
+
+def damage(volume: Path) -> Path:
+    """One bit of a record, in a file that is in use."""
+    for segment in volume.rglob("*.segment"):
+        at = segment.read_bytes().find(RECORDS[50])
+        if at >= 0:
+            with segment.open("r+b") as file:
+                file.seek(at)
+                file.write(bytes([RECORDS[50][0] ^ 1]))
+            return segment
+    raise AssertionError(f"no record in {volume}")
 
 
 def test_the_overview_shows_nodes_and_shards(cluster: LocalCluster):
