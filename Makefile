@@ -35,7 +35,7 @@ check: setup ## Lint, format check, types and import contracts
 	$(BIN)/lint-imports --no-logo
 
 test: setup ## All tests, then SEEDS simulated runs (some on the storage engine), mutants, exploration
-	$(BIN)/pytest -n auto --dist loadfile --durations 15
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 15
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
 	$(BIN)/shardlog sim run --seeds $(ENGINE_SEEDS) --engine
 	$(BIN)/shardlog sim mutants

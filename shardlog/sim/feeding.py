@@ -35,15 +35,15 @@ class Acked:
 
     before: int = 0
     end: int = 0
-    at_us: int = -1
+    latest: int = -1
 
-    def heard(self, end: int, now_us: int) -> None:
-        if now_us != self.at_us:
-            self.before, self.at_us = self.end, now_us
+    def heard(self, end: int, instant: int) -> None:
+        if instant != self.latest:
+            self.before, self.latest = self.end, instant
         self.end = max(self.end, end)
 
-    def known(self, now_us: int) -> int:
-        return self.before if now_us == self.at_us else self.end
+    def known(self, instant: int) -> int:
+        return self.before if instant == self.latest else self.end
 
 
 NOTHING = Acked()
@@ -64,14 +64,14 @@ class FeedingChecker(Observer):
             self.stood_by.add(replica.member)
         if replica.lead is None:
             return
-        now_us = world.scheduler.now_us
+        instant = world.instant()
         acked = self.acked.setdefault((replica.member, replica.epoch), {})
         if type(event) is Received and event.envelope.dst_incarnation == replica.incarnation:
-            _heard(acked, event.envelope, replica.epoch, now_us)
+            _heard(acked, event.envelope, replica.epoch, instant)
         for effect in effects:
             if type(effect) is not SendEntries:
                 continue
-            known = acked.get(effect.to, NOTHING).known(now_us)
+            known = acked.get(effect.to, NOTHING).known(instant)
             if effect.headers[0].base < known:
                 raise SafetyFailure(
                     "OnlyMissing",
@@ -87,11 +87,11 @@ class FeedingChecker(Observer):
             raise SafetyFailure("StandbyFirst", f"{new} is taken in and was no standby")
 
 
-def _heard(acked: dict[Member, Acked], envelope: Envelope, epoch: int, now_us: int) -> None:
+def _heard(acked: dict[Member, Acked], envelope: Envelope, epoch: int, instant: int) -> None:
     message = envelope.message
     if isinstance(message, Ack) and message.epoch == epoch:
         member = Member(envelope.src, envelope.src_incarnation)
-        acked.setdefault(member, Acked()).heard(message.end, now_us)
+        acked.setdefault(member, Acked()).heard(message.end, instant)
     elif isinstance(message, FenceAnswer):
         acked.pop(message.member, None)
     elif isinstance(message, AddFollower):

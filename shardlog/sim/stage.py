@@ -142,6 +142,7 @@ class Stage:
         return self._values.setdefault(body, len(self._values) + 1)
 
     def instant(self) -> int:
+        """On a stage no two things happen at the same time."""
         self._instant += 1
         return self._instant
 

@@ -123,6 +123,10 @@ class World:
         self.fault_watchers = watchers("on_fault")
         self._end_watchers = watchers("on_end")
 
+    def instant(self) -> int:
+        """What is handled in one step happens in one of these."""
+        return self.scheduler.now_us
+
     # --- running ---------------------------------------------------------------------------------
 
     def run(self) -> Statistics:

@@ -88,7 +88,6 @@ class ClientCluster(PlaneCluster):
         self.tasks[name] = asyncio.create_task(node.run())
         host, port = await plane.start("127.0.0.1", 0)
         self.tending[name] = asyncio.create_task(plane.tend())
-        self.tending[name] = asyncio.create_task(plane.tend())
         self.addresses[name] = f"{host}:{port}"
         return node
 
