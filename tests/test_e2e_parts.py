@@ -200,6 +200,7 @@ def test_a_given_cluster_is_not_broken():
         lambda: given.crash("machine"),
         lambda: given.kill_processes("machine", "uid"),
         given.restart_api_server,
+        given.shared_directory,
     ):
         with pytest.raises(providers.OutOfReach):
             touch()
