@@ -285,6 +285,7 @@ def test_a_given_cluster_is_not_broken():
         lambda: given.start("machine"),
         lambda: given.tag("image:1", "image:2"),
         given.restart_api_server,
+        given.shared_directory,
     ):
         with pytest.raises(providers.OutOfReach):
             touch()

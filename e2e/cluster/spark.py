@@ -37,7 +37,13 @@ VOLUME_SIZE = "10Gi"
 EXECUTORS = 2
 FORBIDDEN = "forbidden"
 SUCCEEDED = "Succeeded"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that ends before compiling well would pay."""
 SETTINGS = {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
     "spark.executor.instances": str(EXECUTORS),
     "spark.executor.memory": "512m",
     "spark.driver.memory": "512m",
