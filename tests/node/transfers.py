@@ -7,6 +7,7 @@ import os
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,16 @@ from faults.nursery import Nursery
 from prometheus_client.parser import text_string_to_metric_families
 
 from shardlog.client import Client
+from shardlog.metadata.records import decode_shard, encode_shard, shard_key
+from shardlog.metadata.sqlite import SqliteStore
+from shardlog.protocol.messages import Envelope, Fence, Refused
+from shardlog.protocol.shard import Status
+from shardlog.transport.control import ControlClient, ControlLimits
 
 SHARD = "orders"
 RECORD_BYTES = 16 << 10
 MIB = 1 << 20
+CALL_MS = 60_000
 SLOW = {"CATCH_UP_BYTES_PER_S_MAX": "2MiB"}
 """So that there is a middle in which something can happen."""
 
@@ -97,6 +104,42 @@ class Transfers(FaultCluster):
             and not found["reconfiguration"]
             and node in found["ensemble"]
         )
+
+    async def leave_an_election(self) -> None:
+        """As a coordinator does that dies in one: whoever finds it starts over and asks all."""
+        store, key = await SqliteStore.open(self.layout.metadata), shard_key(SHARD)
+
+        async def written() -> bool:
+            found = await store.get(key)
+            assert found is not None
+            record = decode_shard(key, found.value)
+            epoch = record.epoch + 1
+            begun = replace(record, status=Status.ELECTION, epoch=epoch, leader=None)
+            return (await store.compare_and_swap(key, found.version, encode_shard(begun))).done
+
+        try:
+            await until_true(written, "others write all the time")
+        finally:
+            await store.close()
+
+    async def awaits(self, *nodes: str) -> bool:
+        """Whether an election has been answered by all others, and waits for the votes of these."""
+        found = await self.shard(SHARD)
+        waiting = found["waiting"] if found and found["status"] == "ELECTION" else None
+        return waiting is not None and sorted(waiting["nodes"]) == sorted(nodes)
+
+    async def vote(self, node: str, incarnation: int, epoch: int) -> Any:
+        """What it says to a fence in the name of this incarnation: the refusal, if it is one."""
+        address = next(place.control for place in self.places.nodes if place.name == node)
+        asked = Envelope(SHARD, "a coordinator", 0, node, incarnation, Fence(epoch))
+        caller = ControlClient(ControlLimits())
+        try:
+            answer = await caller.call(address, asked, CALL_MS)
+        finally:
+            await caller.close()
+        assert answer is not None
+        message = answer.message
+        return message.refusal if isinstance(message, Refused) else message
 
     async def report(self, node: str) -> Any:
         """What a replica says of itself; None if it does not."""
