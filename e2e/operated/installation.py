@@ -231,8 +231,25 @@ class Installation:
             }
         )
 
+    def operator_address(self, name: str = "operator-0") -> str:
+        """Where it serves the directory, by its own word."""
+        lines = self.operators[name].log.read_text().splitlines()
+        return str(json.loads(next(line for line in lines if '"started"' in line))["http"])
+
+    def completed(self, *words: str) -> list[str]:
+        """What a shell offers behind `kubectl shardlog ...`; the last word is not finished."""
+        *before, last = words
+        module = "shardlog.cli.kubectl_complete"
+        command = [sys.executable, "-m", module, before[0], "-n", self.namespace, *before[1:], last]
+        done = self._run(command)
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if not line.startswith(":")]
+
     def plugin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`kubectl shardlog ...`, as a person runs it."""
-        environment = {**os.environ, "KUBECONFIG": str(self.api.kubeconfig)}
         command = [sys.executable, "-m", "shardlog.cli.kubectl", *arguments, "-n", self.namespace]
+        return self._run(command)
+
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "KUBECONFIG": str(self.api.kubeconfig)}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,16 +1,26 @@
-"""`kubectl shardlog` against a real API server and an operator that answers it."""
+"""`kubectl shardlog` against a real API server and an operator that answers it.
+
+`logs` is left out: the API server gets logs from kubelets, and there is none here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from e2e.operated.installation import Installation
 from shardlog.cli import exit_codes
+from shardlog.client.client import Client
 
+T = TypeVar("T")
+DAMAGED = b"this one is damaged on every disk"
 NODES = ("node-0", "node-1", "node-2", "node-3")
 
 
@@ -36,8 +46,24 @@ def refused(it: Installation, *arguments: str) -> str:
     return done.stderr
 
 
+def abort(it: Installation) -> None:
+    """A scaling whose new node is asked for a replica, and does not answer."""
+    (other,) = set(NODES) - it.members()
+    it.kill_node(other)
+    it.kubectl("scale", "shard/orders", "--replicas=4")
+    it.until(lambda: it.status().get("reconfiguration"))
+    assert "Succeeded" in said(it, "abort", "orders")
+    it.until(lambda: it.condition("Ready").get("reason") == "Aborted")
+    it.start_nodes(other)
+    it.kubectl("scale", "shard/orders", "--replicas=3")
+    it.ready()
+
+
 def test_a_person_at_work(ready: Installation, tmp_path: Path):
     it = ready
+    assert it.completed("status", "") == ["orders"]
+    assert it.completed("status", "x") == []
+    assert it.completed("promote", "orders", "node-") == list(NODES)
     told = json.loads(said(it, "status", "-o", "json"))
     assert [each["name"] for each in told["nodes"]] == list(NODES)
     assert told["shards"][0]["status"]["phase"] == "Steady"
@@ -79,6 +105,8 @@ def test_a_person_at_work(ready: Installation, tmp_path: Path):
     assert "no Shard nothing" in refused(it, "snapshot", "create", "nothing", "s3://b/p")
     assert "needs claimName" in refused(it, "snapshot", "create", "orders", "file:///snapshots")
     assert "deleted" in said(it, "snapshot", "delete", name)
+    assert "does not wait for" in refused(it, "accept-loss", "orders", "1:999", "--yes")
+    abort(it)
 
     path = tmp_path / "report.tar.gz"
     said(it, "report", "--file", str(path))
@@ -86,6 +114,61 @@ def test_a_person_at_work(ready: Installation, tmp_path: Path):
         names = archive.getnames()
     assert "shardlog-report/objects/shards.json" in names
     assert "shardlog-report/objects/events.json" in names
+
+
+def damage(directory: Path) -> int:
+    """On every disk, under nodes that run."""
+    struck = 0
+    for path in directory.rglob("*.segment"):
+        at = path.read_bytes().find(DAMAGED)
+        if at >= 0:
+            with path.open("r+b") as file:
+                file.seek(at)
+                file.write(b"?")
+            struck += 1
+    return struck
+
+
+async def read_until(it: Installation, told: Callable[[], T]) -> T:
+    """Readers find what is damaged, and stand still before it."""
+
+    async def read(client: Client) -> None:
+        async for _ in client.read("orders"):
+            pass
+
+    async with Client(f"http://{it.operator_address()}") as client:
+        reading = asyncio.create_task(read(client))
+        try:
+            return await asyncio.to_thread(it.until, told)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def append(it: Installation, value: bytes) -> None:
+    async with (
+        Client(f"http://{it.operator_address()}") as client,
+        client.producer("orders") as producer,
+    ):
+        await producer.append(value)
+
+
+def test_what_is_damaged_on_every_node_is_named_and_given_up(ready: Installation):
+    it = ready
+    asyncio.run(append(it, DAMAGED))
+    assert it.until(lambda: damage(it.directory) == 3)
+
+    def entry() -> re.Match[str] | None:
+        ready = it.condition("Ready")
+        found = re.search(r"entry (\d+:\d+)", ready["message"])
+        return found if ready["reason"] == "EntryDamaged" else None
+
+    found = asyncio.run(read_until(it, entry))
+    assert found is not None
+    assert f"entry {found[1]}" in said(it, "status", "orders")
+    assert "Succeeded" in said(it, "accept-loss", "orders", found[1], "--yes")
+    it.ready()
+    it.until(lambda: {"EntryDamaged", "GoesOn"} <= it.reasons())
 
 
 def test_no_operator_is_not_waited_for_without_end(it: Installation):

@@ -36,7 +36,7 @@ from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, 
 from shardlog.protocol.replica import FROM_CLIENTS, Replica
 from shardlog.protocol.states import Role
 from shardlog.storage.changes import Tended
-from shardlog.storage.failures import Damaged, StorageFailure
+from shardlog.storage.failures import Damaged, DiskFull, StorageFailure
 from shardlog.storage.store import Store
 from shardlog.storage.volume import Hosted, Volume
 from shardlog_node.driver import Driver
@@ -135,7 +135,9 @@ class HostedReplica:
         if replica.role is not Role.NOT_MEMBER:
             self._backlog_ticks = self._backlog_ticks + 1 if replica.backlogged() else 0
             slow = self._backlog_ticks >= BACKLOG_TICKS
-            replica.draining = draining or slow or self.store.stalled is not None
+            stalled = self.store.stalled
+            replica.draining = draining or slow or stalled is not None
+            replica.full = isinstance(stalled, DiskFull)
             if replica.needs_tick(self._clock_ms()):
                 self.step(Tick())
 

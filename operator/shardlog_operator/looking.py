@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from shardlog.coordinator.driver import Control
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.coordinator.reporting import ask_members
-from shardlog.protocol.choice import Waiting
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard
+from shardlog_operator.ailing import Ailments, ailments, described
 from shardlog_operator.planning import Plan
 from shardlog_operator.rolling import Replication
 from shardlog_operator.settings import OperatorSettings
@@ -43,6 +43,8 @@ class Heard:
     # How far the leader had committed, with its epoch: at the last look, and at the one before.
     committed: tuple[int, int] | None = None
     committed_before: int | None = None
+    # That were told of.
+    ailments: Ailments = ()
 
     def forget(self) -> None:
         """Something happened to a node: ask again, as if for the first time."""
@@ -99,15 +101,18 @@ class Looking:
         trouble: Trouble | None,
         heard: Heard,
     ) -> Observed:
+        reports = heard.reports if record is not None else None
+        waiting = self._host.waiting(spec.name)
         return Observed(
             spec,
             record,
             decided,
-            heard.reports if record is not None else None,
+            reports,
             heard.committed_before,
             trouble,
-            _told(self._host.waiting(spec.name)),
+            described(waiting) if waiting is not None else "",
             f"{self._settings.node_selector},shardlog.dev/pool={spec.pool}",
+            ailments(record, waiting, reports or (), heard.ailments),
         )
 
     def forget(self, name: str) -> None:
@@ -123,15 +128,6 @@ class Looking:
             members = frozenset(each.node for each in record.ensemble)
             found[name] = Replication(members, behind if asked is record else None)
         return found
-
-
-def _told(waiting: Waiting | None) -> str:
-    """Which entry, on which nodes, is waited for."""
-    if waiting is None:
-        return ""
-    entry = f": entry {waiting.entry.epoch}:{waiting.entry.offset}" if waiting.entry else ""
-    nodes = ", ".join(member.node for member in waiting.members)
-    return f"{waiting.reason}{entry}" + (f" on {nodes}" if nodes else "")
 
 
 def _remember_commit(record: Shard, heard: Heard) -> None:

@@ -25,7 +25,7 @@ from shardlog.metadata.records import shard_key
 from shardlog.process.logs import Logger
 from shardlog.protocol.coordination import Command, Rejected
 from shardlog.protocol.shard import Shard, Status
-from shardlog_operator import events
+from shardlog_operator import ailing, events
 from shardlog_operator.deleting import ending
 from shardlog_operator.events import Told
 from shardlog_operator.kube import (
@@ -51,6 +51,8 @@ CONFLICT_S = 0.2
 BACKOFF_MAX_S = 30.0
 RETRY_MAX_S = 60.0
 METADATA_PATIENCE_S = 5.0
+AILING_S = 5.0
+"""What a coordinator knows of damage changes without a word to us."""
 
 
 @dataclass(slots=True)
@@ -190,6 +192,7 @@ class Reconciler:
         if self._is_news(body, seen) and await self.looking.ask(record, known.heard, at_once=True):
             # What was heard a while ago is no reason to write: another operator may know better.
             seen = self.looking.observed(spec, record, found, trouble, known.heard)
+        self._tell_ailments(body, seen, known.heard)
         await self._write_status(body, seen, known)
         return self._again_s(seen, found, known)
 
@@ -294,6 +297,12 @@ class Reconciler:
             self.poster.tell(body, Told("GoesOn", f"no longer so: {known.stuck.message}"))
         known.stuck = stuck
 
+    def _tell_ailments(self, body: Json, seen: Observed, heard: Heard) -> None:
+        if seen.trouble is None:
+            told, heard.ailments = ailing.news(seen.record, heard.ailments, seen.ailments)
+            for each in told:
+                self.poster.tell(body, each)
+
     def _tell_kept(self, body: Json, spec: ShardSpec, record: Shard | None, known: Known) -> None:
         """Once for each generation: a shard that was retained is taken up as it was made."""
         if record is None or known.kept_as_created == spec.generation:
@@ -394,6 +403,8 @@ class Reconciler:
         record = seen.record
         if record is not None and known.heard.unwell:
             again.append(self.looking.pause_s(known.heard))
+        if seen.ailments:
+            again.append(AILING_S)
         if record is not None and record.status is not Status.STEADY:
             again.append(LOOK_MIN_S)
         return max(0.05, min(again))

@@ -14,6 +14,7 @@ from typing import Any
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard, Status
+from shardlog_operator.ailing import FULL, Ailments
 from shardlog_operator.conditions import Condition, Truth, merged
 from shardlog_operator.planning import Plan, described
 from shardlog_operator.spec import ShardSpec
@@ -46,6 +47,7 @@ class Observed:
     trouble: Trouble | None = None
     election_waits: str = ""
     selector: str = ""
+    ailments: Ailments = ()
 
     @property
     def leader_report(self) -> StatusReport | None:
@@ -66,6 +68,16 @@ class Observed:
         fine = {each.member for each in report.cursors if not each.lost and each.acked >= needed}
         fine.add(report.member)
         return tuple(each.node for each in record.ensemble if each not in fine)
+
+    @property
+    def too_full(self) -> bool:
+        """Whether so many members wait for room that nothing can be appended."""
+        if self.record is None:
+            return False
+        size = len(self.record.ensemble)
+        full = {each.member for each in self.reports or () if each.full}
+        room = [each for each in self.record.ensemble if each not in full]
+        return len(room) < self.record.quorum.of(size).replication
 
     @property
     def fully_replicated(self) -> bool:
@@ -137,6 +149,8 @@ def phase(seen: Observed, before: Json) -> str:
 def waiting_for(seen: Observed) -> str:
     if seen.trouble is not None:
         return seen.trouble.message
+    if seen.ailments:
+        return seen.ailments[0].message
     if seen.election_waits:
         return seen.election_waits
     return seen.plan.waiting.message if seen.plan.waiting else ""
@@ -181,6 +195,8 @@ def _member(seen: Observed, member: Member, role: str) -> Json:
 
 def _state(report: StatusReport) -> str:
     """LEADER as Leader, by the replica's own word."""
+    if report.full:
+        return "Full"
     if report.draining:
         return "Draining"
     return report.role.capitalize()
@@ -237,6 +253,9 @@ def _ready(seen: Observed, available: Condition) -> Condition:
         return Condition("Ready", Truth.FALSE, "Halted", record.halted)
     if available.status is not Truth.TRUE:
         return Condition("Ready", available.status, available.reason, available.message)
+    if seen.ailments:
+        worst = seen.ailments[0]
+        return Condition("Ready", Truth.FALSE, worst.reason, worst.message)
     size = len(record.ensemble)
     if size != spec.replicas:
         reason = waiting.reason if waiting else "Scaling"
@@ -254,6 +273,9 @@ def _available(seen: Observed) -> Condition:
     if record.status is Status.DELETING:
         return Condition("Available", Truth.FALSE, "Deleting", "its replicas are destroyed")
     if record.leader is None or record.status is not Status.STEADY:
+        if seen.ailments:
+            worst = seen.ailments[0]
+            return Condition("Available", Truth.FALSE, worst.reason, worst.message)
         told = seen.election_waits or f"a leader is elected in epoch {record.epoch}"
         reason = "Creating" if record.status is Status.CREATING else "Electing"
         return Condition("Available", Truth.FALSE, reason, told)
@@ -261,6 +283,9 @@ def _available(seen: Observed) -> Condition:
     if report is None:
         told = f"{leader} leads epoch {record.epoch}, and does not say so now"
         return Condition("Available", Truth.UNKNOWN, "NoAnswer", told)
+    if seen.too_full:
+        told = next(each.message for each in seen.ailments if each.reason == FULL)
+        return Condition("Available", Truth.FALSE, FULL, told)
     if report.serving and report.quorum_fresh:
         told = f"{leader} leads epoch {record.epoch}"
         return Condition("Available", Truth.TRUE, "LeaderServes", told)
@@ -276,6 +301,9 @@ def _fully_replicated(seen: Observed) -> Condition:
     if size < wanted:
         return Condition(name, Truth.FALSE, "TooFewReplicas", f"{size} of {wanted} replicas")
     behind = seen.behind
+    for worst in seen.ailments:
+        if worst.reason != FULL or behind:
+            return Condition(name, Truth.FALSE, worst.reason, worst.message)
     if behind is None:
         return Condition(name, Truth.UNKNOWN, "NoAnswer", "the leader does not say")
     if behind:

@@ -126,6 +126,7 @@ def report_json(report: StatusReport, leader_end: int | None) -> Json:
             for cursor in report.cursors
         ],
         "transfer": _transfer(report.transfer),
+        "full": report.full,
     }
 
 

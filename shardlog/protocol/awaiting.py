@@ -1,7 +1,8 @@
 """What a shard waits for, for people and for the operator that reports it.
 
 An election that waits says so itself.  A shard that serves may wait as well: an entry is damaged at
-its leader, and no follower has supplied it.  Readers of that one entry are refused meanwhile.
+its leader, and no follower has supplied it.  Readers of that one entry are refused meanwhile.  And
+a replica may wait to be made, until there is room for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from shardlog.protocol import stakes
 from shardlog.protocol.choice import Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState
-from shardlog.protocol.entry import Header
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.shard import Shard, Status
 
 
@@ -20,7 +21,15 @@ def awaited(c: CoordinatorState) -> Waiting | None:
         return None
     if record.status is Status.ELECTION:
         return c.election.waiting if c.election else None
-    return unrepaired(c, record)
+    return unrepaired(c, record) or unmade(c, record)
+
+
+def unmade(c: CoordinatorState, record: Shard) -> Waiting | None:
+    """Nodes that were asked for a replica, and say why there is none yet."""
+    new = [Member(record.joining.node, 0)] if record.joining else []
+    asked = [each for each in (*record.ensemble, *new) if not each.incarnation]
+    members = tuple(each for each in asked if each.node in c.unmade)
+    return Waiting(None, c.unmade[members[0].node], members) if members else None
 
 
 def unrepaired(c: CoordinatorState, record: Shard) -> Waiting | None:

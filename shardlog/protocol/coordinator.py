@@ -215,6 +215,7 @@ class Coordinator(CoordinatorState):
             self.changed_ms = self.now_ms
             self.sent_ms = -1
             self.created.clear()
+            self.unmade.clear()
             if before.joining is None:
                 self.snapshot, self.installed = None, False
 

@@ -84,6 +84,7 @@ class CoordinatorState:
         "snapshot",
         "target",
         "unheeded_ms",
+        "unmade",
         "version",
         "wanted",
         "writing",
@@ -120,6 +121,8 @@ class CoordinatorState:
         self.election: Election | None = None
         self.seen: dict[Member, Seen] = {}
         self.created: dict[str, int] = {}
+        # Nodes that cannot make the replica they were asked for yet, and why.
+        self.unmade: dict[str, str] = {}
         self.gone: set[Member] = set()
         self.lost: dict[Member, int] = {}
         self.snapshot: Snapshot | None = None

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from shardlog.protocol.entry import EntryId, Member
 
+NO_SPACE = "no space left on the volume"
+"""Why a replica is not ready: it goes on by itself when there is room again."""
+
 
 class ImpossibleState(Exception):  # noqa: N818 - it names the state, not an error of somebody's
     """An invariant is broken.  The replica stops; it is never logged and passed over."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from shardlog.protocol import answering
 from shardlog.protocol.effects import Erase, Format, Superblock
 from shardlog.protocol.entry import EntryId
-from shardlog.protocol.failures import Refusal, StaleEpoch, WrongRole
+from shardlog.protocol.failures import NO_SPACE, NotReady, Refusal, StaleEpoch, WrongRole
 from shardlog.protocol.history import clip
 from shardlog.protocol.messages import (
     Created,
@@ -35,11 +35,14 @@ def is_addressed(r: ReplicaState, envelope: Envelope, from_client: bool) -> bool
 
 
 def create(r: ReplicaState, envelope: Envelope, draw: int) -> None:
-    """Format, once.  Asked again, the same incarnation is told."""
+    """Format, once.  Asked again, the same incarnation is told, or why it is not durable yet."""
     if r.role is Role.NOT_MEMBER:
         r.blank(draw)
         r.become(Cause.CREATE)
         r.emit(Format(Superblock(draw, 0, 0, (), 0, 0, (), None)))
+    elif r.full:
+        r.refuse(envelope, NotReady(NO_SPACE))
+        return
     r.sync(Due.CREATED, to=envelope.src)
 
 
@@ -131,6 +134,7 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             r.scrub_rounds,
             r.transfer.report(r.log.end, r.now_ms) if r.transfer else None,
             r.slack_ms,
+            r.full,
         ),
     )
 

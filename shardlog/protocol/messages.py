@@ -320,10 +320,9 @@ class Destroyed(Message):
 class StatusReport(Message):
     """`heard_ms_ago` is when a follower last heard a leader that has its quorum.
 
-    -1 if it never did, or if their connection broke since.
+    -1 if it never did, or if their connection broke since.  `asked` echoes the request's epoch.
     `slack_ms`: so much longer than usual the next heartbeat may take, while nothing happens.
-    `asked` echoes the epoch of the request, so that a late report is known as such.
-    `draining`: the node is about to stop, and waits for its leaderships to be handed over.
+    `draining`: its leaderships are to be handed over.  `full`: what it shall write waits for room.
     `bad` counts the entries, or unreadable stretches, whose copy here is damaged; `awaited` is the
     first of them, once everyone who might have supplied it has been asked.
     `repaired` counts what was written anew since the node opened the replica; a scrubber that has
@@ -352,6 +351,7 @@ class StatusReport(Message):
     scrub_rounds: int = 0
     transfer: Transfer | None = None
     slack_ms: int = 0
+    full: bool = False
 
 
 @value

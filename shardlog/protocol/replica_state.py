@@ -100,6 +100,7 @@ class ReplicaState:
         "fetch_until",
         "fetched_ms",
         "forgotten",
+        "full",
         "gathered",
         "heard_ms",
         "history",
@@ -158,6 +159,8 @@ class ReplicaState:
         self.promises: list[Promise] = []
         # Set by a node that is about to stop, and told in its status: leadership is handed over.
         self.draining = False
+        # Set by the driver, and told in its status: what was to be written waits for room.
+        self.full = False
         # Counted by the driver, and told in its status: entries written anew, and the scrubber's
         # progress.
         self.repaired = 0

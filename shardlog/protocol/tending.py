@@ -10,7 +10,7 @@ from __future__ import annotations
 from shardlog.protocol import electing, pacing
 from shardlog.protocol.coordinator_state import CoordinatorState, changed
 from shardlog.protocol.entry import Member
-from shardlog.protocol.failures import NoReplica, StaleEpoch, WrongRole
+from shardlog.protocol.failures import NoReplica, NotReady, StaleEpoch, WrongRole
 from shardlog.protocol.messages import (
     Abort,
     Create,
@@ -59,6 +59,7 @@ def all_created(c: CoordinatorState, record: Shard) -> bool:
 
 def created(c: CoordinatorState, record: Shard, envelope: Envelope, message: Created) -> None:
     c.created[envelope.src] = message.incarnation
+    c.unmade.pop(envelope.src, None)
 
 
 # --- watching ----------------------------------------------------------------------------------
@@ -137,6 +138,8 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
     refusal = message.refusal
     if isinstance(refusal, StaleEpoch) and refusal.epoch > record.epoch:
         overtaken(c, record, refusal.epoch)
+    elif isinstance(refusal, NotReady) and message.request == "Create":
+        c.unmade[envelope.src] = refusal.reason
     elif isinstance(refusal, WrongRole) and _led_before(c, record, message, refusal):
         electing.start(c, record, preferred=record.preferred, above=refusal.epoch)
     elif isinstance(refusal, NoReplica):

@@ -6,6 +6,8 @@ repair or for a swap of the replica, the others are for the person who started t
 
 from __future__ import annotations
 
+from shardlog.protocol.failures import NO_SPACE
+
 
 class StorageFailure(Exception):  # noqa: N818 - named after what happened
     """The base of all; the message is one line for a person."""
@@ -24,7 +26,7 @@ class DiskFull(Retriable):
     """No room for the next segment."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "no space left on the volume")
+        super().__init__(path, NO_SPACE)
 
 
 class TooManyOpenFiles(Retriable):

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from kube_operator.emulator import Api
 from shardlog.metadata.memory import Memory
 from shardlog.metadata.store import MetadataStore
@@ -144,6 +146,11 @@ class Installation:
     def reasons(self) -> list[str]:
         return [each["reason"] for each in self.api.all("events")]
 
+    def events(self) -> list[tuple[str, str, str]]:
+        """Type, reason and message."""
+        found = self.api.all("events")
+        return [(each["type"], each["reason"], each["message"]) for each in found]
+
     async def ready(self, name: str = "orders", replicas: int = 3) -> Json:
         """Until the Shard says that it is as wanted, about its current spec."""
 
@@ -166,6 +173,18 @@ class Installation:
 
         shard: Shard = await self.api.until(found)
         return shard
+
+
+async def told(process: OperatorProcess, path: str, wanted: Callable[[Json], bool]) -> Json:
+    """Until the operator says so; the installation's timeout ends a wait that is in vain."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"http://{process.address}{path}") as answer:
+                is_json = answer.content_type == "application/json"
+                found = await (answer.json() if is_json else answer.text())
+            if wanted(found):
+                return found
+            await asyncio.sleep(0.05)
 
 
 def machine_body(name: str, **labels: str) -> Json:

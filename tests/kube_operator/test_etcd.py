@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from etcd.cluster import EtcdCluster
 
-from kube_operator.installation import Installation, shard_body
+from kube_operator.installation import Installation, shard_body, told
 from shardlog.metadata.etcd.store import EtcdStore
 from shardlog.metadata.failures import OutOfSpace
 from shardlog.metadata.store import VALUE_BYTES_MAX
@@ -38,17 +37,6 @@ async def start(it: Installation, etcd: EtcdCluster, name: str) -> OperatorProce
     process = await it.start_operator(name, EtcdStore(settings))
     await it.api.until(lambda: process.address)
     return process
-
-
-async def told(process: OperatorProcess, path: str, wanted: Callable[[Any], bool]) -> Any:
-    """Until the operator says so; the installation's timeout ends a wait that is in vain."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            async with session.get(f"http://{process.address}{path}") as answer:
-                found = await answer.json()
-            if wanted(found):
-                return found
-            await asyncio.sleep(0.05)
 
 
 def names(*wanted: str) -> Callable[[Any], bool]:
@@ -122,6 +110,34 @@ def test_a_shard_that_is_not_in_a_restored_backup_is_not_made_anew(tmp_path: Pat
             await it.api.create("shards", shard_body(replicas=3))
             after = await it.ready()
             assert after["epoch"] > before["epoch"]
+
+    with EtcdCluster(tmp_path / "etcd") as etcd:
+        run(story(etcd))
+
+
+def test_rule_21_a_restored_backup_with_another_ensemble_halts_the_shard(tmp_path: Path):
+    """Its leader has members that the backup does not know: a person decides which is right."""
+
+    async def story(etcd: EtcdCluster) -> None:
+        async with Installation(tmp_path, f"{THREE} node-3").running(operators=0) as it:
+            process = await start(it, etcd, "operator-0")
+            await it.api.create("shards", shard_body(replicas=3))
+            before = await it.ready()
+            await asyncio.to_thread(etcd.back_up, tmp_path / "backup")
+            await it.api.change("shards", "orders", {"spec": {"replicas": 4}})
+            leader = (await it.ready(replicas=4))["leader"]
+            await asyncio.to_thread(etcd.restore, tmp_path / "backup")
+            await it.api.until(lambda: it.condition("Halted").get("status") == "True")
+            why = f"{leader} leads another ensemble"
+            assert it.condition("Halted")["message"] == why
+            ready = it.condition("Ready")
+            assert (ready["status"], ready["reason"], ready["message"]) == ("False", "Halted", why)
+            assert (it.status()["phase"], it.status()["epoch"]) == ("Halted", before["epoch"])
+            record = process.host.shards["orders"]
+            assert [each.node for each in record.ensemble] == [
+                each["node"] for each in before["ensemble"]
+            ]
+            await it.api.until(lambda: ("Warning", "Halted", why) in it.events())
 
     with EtcdCluster(tmp_path / "etcd") as etcd:
         run(story(etcd))

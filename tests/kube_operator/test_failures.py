@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kube_operator.installation import Installation, operation_body, shard_body
+from kube_operator.installation import Installation, operation_body, shard_body, told
 from shardlog.metadata.failures import Unavailable
 from shardlog.metadata.records import FORMAT, decode_shard, encode_shard, shard_key
 from shardlog.metadata.store import Listing, MetadataStore, Swapped, Versioned, Watch
 from shardlog.protocol.coordinator_state import changed
-from shardlog.protocol.shard import Status
+from shardlog.protocol.shard import Shard, Status
 
 THREE = "node-0 node-1 node-2"
+AVAILABLE = "shardlog_operator_api_available"
 
 
 class Outage:
@@ -48,22 +49,45 @@ class Outage:
         await self.inner.close()
 
 
-@pytest.mark.parametrize("round_", range(3))
-def test_an_operator_is_killed_half_way_and_another_goes_on(tmp_path: Path, round_: int):
+def half_way(shard: Shard) -> str:
+    """How far a change is, by the record."""
+    if shard.joining:
+        return "Joining with a replica" if shard.joining.incarnation else "Joining"
+    return shard.phase.value.capitalize() if shard.phase else ""
+
+
+class Breaking(Outage):
+    """Whoever writes a record of a change that is so far never hears that it is written."""
+
+    def __init__(self, inner: MetadataStore, so_far: str) -> None:
+        super().__init__(inner)
+        self.so_far = so_far
+        self.written: Shard | None = None
+
+    async def compare_and_swap(self, key: str, version: int, value: bytes | None) -> Swapped:
+        swapped = await super().compare_and_swap(key, version, value)
+        if swapped.done and value is not None and key == shard_key("orders"):
+            record = decode_shard(key, value)
+            if half_way(record) == self.so_far:
+                self.written = record
+                await asyncio.Event().wait()
+        return swapped
+
+
+@pytest.mark.parametrize("so_far", ["Joining", "Joining with a replica", "Prepare", "Commit"])
+def test_an_operator_is_killed_half_way_and_another_goes_on(tmp_path: Path, so_far: str):
     async def story() -> None:
-        async with Installation(tmp_path).running() as it:
+        async with Installation(tmp_path).running(operators=0) as it:
+            store = Breaking(it.memory.handle(), so_far)
+            await it.start_operator("operator-0", store)
             await it.api.create("shards", shard_body(replicas=3))
             await it.ready()
             await it.api.change("shards", "orders", {"spec": {"replicas": 5}})
-            wanted = ("Joining", "Prepare", "Commit")[round_]
-
-            def is_under_way() -> bool:
-                record = it.record()
-                busy = record is not None and (record.joining or record.change)
-                return bool(busy) and (it.status().get("reconfiguration") or wanted != "Joining")
-
-            await it.api.until(is_under_way)
+            await it.api.until(lambda: store.written)
             await it.kill_operator("operator-0")
+            found = await it.memory.handle().get(shard_key("orders"))
+            assert found is not None
+            assert decode_shard(found.key, found.value) == store.written
             await it.start_operator("operator-1")
             await it.ready(replicas=5)
 
@@ -135,6 +159,8 @@ def test_the_api_server_goes_away_and_comes_back(tmp_path: Path):
             await it.api.create("shards", shard_body(replicas=3))
             leader = (await it.ready())["leader"]
             await it.api.stop()
+            await told(it.operator, "/readyz", lambda found: found["ready"] and found["api"])
+            await told(it.operator, "/metrics", lambda found: f"{AVAILABLE} 0.0" in found)
             await it.end_node(leader)
             shard = await it.until_record(
                 lambda shard: shard.leader is not None and shard.leader.node != leader
@@ -145,6 +171,8 @@ def test_the_api_server_goes_away_and_comes_back(tmp_path: Path):
             await it.api.until(lambda: it.status().get("leader") == new)
             slices = it.api.get("endpointslices", "orders")
             assert slices["endpoints"][0]["targetRef"]["name"] == new
+            await told(it.operator, "/readyz", lambda found: found["api"] is None)
+            await told(it.operator, "/metrics", lambda found: f"{AVAILABLE} 1.0" in found)
 
     asyncio.run(story())
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kube_operator.values import joining, member, record, report, reports, spec, swapping
+from kube_operator.values import full, joining, member, record, report, reports, spec, swapping
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.shard import Shard, Status
 from shardlog_operator.conditions import Condition, Truth, merged
@@ -19,6 +21,8 @@ from shardlog_operator.status import (
 )
 
 AT, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+AILING = Waiting("EntryDamaged", "entry 3:17 on a, b", stuck=True)
+NO_ROOM = Waiting("VolumeFull", "no space left on the volume of c", stuck=True)
 STUCK = Plan(waiting=Waiting("TooFewNodes", "there are 2", stuck=True))
 
 
@@ -100,6 +104,33 @@ CONDITIONS = {
     "an election": (
         seen(record(leader=None, status=Status.ELECTION), election_waits="(3, 7) on b"),
         {"Ready": ("False", "Electing"), "Available": ("False", "Electing")},
+    ),
+    "an election waits for an entry": (
+        seen(record(leader=None, status=Status.ELECTION), ailments=(AILING,)),
+        {"Ready": ("False", "EntryDamaged"), "Available": ("False", "EntryDamaged"),
+         "FullyReplicated": ("False", "EntryDamaged")},
+    ),
+    "an entry is bad on every node": (
+        seen(record(), told=reports(), ailments=(AILING,)),
+        {"Ready": ("False", "EntryDamaged"), "Available": ("True", "LeaderServes"),
+         "FullyReplicated": ("False", "EntryDamaged")},
+    ),
+    "a follower has no room": (
+        seen(record(), told=full("c", reports(acked_c=3)), ailments=(NO_ROOM,)),
+        {"Ready": ("False", "VolumeFull"), "Available": ("True", "LeaderServes"),
+         "FullyReplicated": ("False", "VolumeFull")},
+    ),
+    "nor has a quorum": (
+        seen(record(), told=full("bc", reports(3, 3)), ailments=(NO_ROOM,)),
+        {"Ready": ("False", "VolumeFull"), "Available": ("False", "VolumeFull")},
+    ),
+    "one that joins has no room": (
+        seen(joining("d"), spec(4), reports(), ailments=(NO_ROOM,)),
+        {"Ready": ("False", "VolumeFull"), "FullyReplicated": ("False", "TooFewReplicas")},
+    ),
+    "one that takes another's place has no room": (
+        seen(joining("d", "c"), told=reports(), ailments=(NO_ROOM,)),
+        {"Ready": ("False", "VolumeFull"), "FullyReplicated": ("True", "AllCaughtUp")},
     ),
     "cannot be placed": (
         seen(None, plan=STUCK),
@@ -192,6 +223,18 @@ def test_who_comes_and_goes_is_told():
     ]  # fmt: skip
     told = build(seen(record(removed=(member("e"),))), {}, AT)["ensemble"]
     assert (told[-1]["node"], told[-1]["role"]) == ("e", "Leaving")
+
+
+def test_an_ailment_is_told_with_its_entry_and_its_nodes():
+    status = build(seen(record(), told=reports(), ailments=(AILING, NO_ROOM)), {}, AT)
+    told = {each["type"]: each["message"] for each in status["conditions"]}
+    assert told["Ready"] == told["FullyReplicated"] == status["waitingFor"] == AILING.message
+
+
+def test_a_member_without_room_says_so_rather_than_that_it_hands_over():
+    told = [replace(each, draining=each.full) for each in full("c", reports(acked_c=3))]
+    members = build(seen(record(), told=told, ailments=(NO_ROOM,)), {}, AT)["ensemble"]
+    assert [each["state"] for each in members] == ["Leader", "Follower", "Full"]
 
 
 def test_waiting_for_is_what_stands_in_the_way():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardlog.protocol.entry import Member
 from shardlog.protocol.history import Span
 from shardlog.protocol.messages import CursorStatus, Operation, Reconfiguration, StatusReport
@@ -84,6 +86,11 @@ def report(
         4, member(node), role, 4, (Span(1, 0), Span(4, 7)), end, commit, member("a"), 5,
         serving and role == "LEADER", serving, members("abc"), cursors,
     )  # fmt: skip
+
+
+def full(nodes: str, told: list[StatusReport]) -> list[StatusReport]:
+    """The same, but `nodes` have no room."""
+    return [replace(each, full=each.member.node in nodes) for each in told]
 
 
 def reports(acked_b: int = 10, acked_c: int = 10) -> list[StatusReport]:

@@ -203,6 +203,14 @@ class Cluster:
         self.nodes[name].disk = Disk()
         self.nodes[name].restart()
 
+    def restore(self, record: Shard) -> None:
+        """The metadata comes back from an old backup, and with it fresh operators."""
+        self.store.record = record
+        self.store.revision += 1
+        for name in self.coordinators:
+            self.kill(name)
+            self.revive(name)
+
     def release(self) -> None:
         held, self.held, self.hold = self.held, [], lambda envelope: False
         for envelope in held:

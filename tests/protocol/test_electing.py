@@ -14,7 +14,7 @@ from shardlog.protocol.messages import (
     FenceAnswer,
 )
 from shardlog.protocol.quorum import QuorumPolicy
-from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.shard import Status
 from shardlog.protocol.states import Role
 
 LIMITS = CoordinatorLimits()
@@ -369,14 +369,6 @@ def test_leadership_is_handed_over_to_a_node_that_has_caught_up():
     assert cluster.leader().disk.entries[offset].body == b"written"
 
 
-def restored(cluster: Cluster, record: Shard) -> None:
-    """The metadata comes back from an old backup, and with it a fresh operator."""
-    cluster.store.record = record
-    cluster.store.revision += 1
-    cluster.kill("op")
-    cluster.revive("op")
-
-
 def test_rule_21_a_record_from_an_old_backup_is_raised_above_what_nodes_promised():
     cluster = up()
     old = cluster.record
@@ -384,7 +376,7 @@ def test_rule_21_a_record_from_an_old_backup_is_raised_above_what_nodes_promised
     cluster.revive("a")
     cluster.run(LONG_MS)
     promised = cluster.record.epoch
-    restored(cluster, old)
+    cluster.restore(old)
     cluster.run(2 * LONG_MS)
     assert cluster.record.status is Status.STEADY
     assert cluster.record.epoch > promised > old.epoch
@@ -404,7 +396,7 @@ def test_rule_21_no_epoch_is_led_twice_after_a_restore(cut):
         cluster.kill(name)
     cluster.revive("a")
     cluster.revive("c")
-    restored(cluster, old)
+    cluster.restore(old)
     cluster.run(2 * LONG_MS)
     assert cluster.record.epoch > 2
     assert cluster.voices[2].node == "b"

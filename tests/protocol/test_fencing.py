@@ -32,7 +32,7 @@ from shardlog.protocol.effects import (
     WriteSuperblock,
 )
 from shardlog.protocol.entry import Member
-from shardlog.protocol.failures import NoReplica, StaleEpoch, WrongRole
+from shardlog.protocol.failures import NO_SPACE, NoReplica, NotReady, StaleEpoch, WrongRole
 from shardlog.protocol.history import OPEN_END, Span
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
@@ -284,6 +284,26 @@ def test_T5_a_replica_is_formatted_once():
     again = node.receive(Create(), draw=6)
     assert only(again, Created) == Created(5)
     assert not sent(again, Format)
+
+
+def test_T5_a_replica_that_waits_for_room_says_so_when_it_is_asked_for_again():
+    node = Node("b")
+    effects = node.take(Create(), draw=5)
+    node.replica.full = True
+    again = node.take(Create(), draw=6)
+    assert refusal(again) == NotReady(NO_SPACE)
+    assert kinds(again) == []
+    assert only(node.receive(StatusRequest(0)), StatusReport).full
+    node.replica.full = False
+    assert only(node.finish(effects), Created) == Created(5)
+    assert only(node.receive(Create(), draw=7), Created) == Created(5)
+
+
+def test_T5_one_that_was_destroyed_without_room_is_made_anew():
+    node = follower(LOG)
+    node.replica.full = True
+    node.receive(Destroy())
+    assert only(node.receive(Create(), draw=5), Created) == Created(5)
 
 
 def test_T5_create_is_answered_only_after_its_sync():

@@ -309,7 +309,7 @@ class Destroyed(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class StatusReport(_message.Message):
-    __slots__ = ("asked", "member", "role", "epoch", "history", "end", "commit", "leader", "heard_ms_ago", "serving", "quorum_fresh", "ensemble", "cursors", "draining", "bad", "awaited", "repaired", "scrubbed", "scrub_rounds", "transfer", "slack_ms")
+    __slots__ = ("asked", "member", "role", "epoch", "history", "end", "commit", "leader", "heard_ms_ago", "serving", "quorum_fresh", "ensemble", "cursors", "draining", "bad", "awaited", "repaired", "scrubbed", "scrub_rounds", "transfer", "slack_ms", "full")
     ASKED_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +331,7 @@ class StatusReport(_message.Message):
     SCRUB_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
     SLACK_MS_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
     asked: int
     member: _types_pb2.Member
     role: str
@@ -352,7 +353,8 @@ class StatusReport(_message.Message):
     scrub_rounds: int
     transfer: _types_pb2.Transfer
     slack_ms: int
-    def __init__(self, asked: _Optional[int] = ..., member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., commit: _Optional[int] = ..., leader: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., heard_ms_ago: _Optional[int] = ..., serving: _Optional[bool] = ..., quorum_fresh: _Optional[bool] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_types_pb2.CursorStatus, _Mapping]]] = ..., draining: _Optional[bool] = ..., bad: _Optional[int] = ..., awaited: _Optional[_Union[_types_pb2.EntryId, _Mapping]] = ..., repaired: _Optional[int] = ..., scrubbed: _Optional[int] = ..., scrub_rounds: _Optional[int] = ..., transfer: _Optional[_Union[_types_pb2.Transfer, _Mapping]] = ..., slack_ms: _Optional[int] = ...) -> None: ...
+    full: bool
+    def __init__(self, asked: _Optional[int] = ..., member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., commit: _Optional[int] = ..., leader: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., heard_ms_ago: _Optional[int] = ..., serving: _Optional[bool] = ..., quorum_fresh: _Optional[bool] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_types_pb2.CursorStatus, _Mapping]]] = ..., draining: _Optional[bool] = ..., bad: _Optional[int] = ..., awaited: _Optional[_Union[_types_pb2.EntryId, _Mapping]] = ..., repaired: _Optional[int] = ..., scrubbed: _Optional[int] = ..., scrub_rounds: _Optional[int] = ..., transfer: _Optional[_Union[_types_pb2.Transfer, _Mapping]] = ..., slack_ms: _Optional[int] = ..., full: _Optional[bool] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("request", "epoch", "refusal")
