@@ -14,7 +14,7 @@ from shardlog.coordinator.driver import Control, DriverLimits, Unanswered
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.memory import Memory
 from shardlog.metadata.store import MetadataStore
-from shardlog.protocol.coordination import CreateShard
+from shardlog.protocol.coordination import CoordinatorLimits, CreateShard
 from shardlog.protocol.messages import Append, Appended, Envelope, Message, Register, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
@@ -33,15 +33,22 @@ def now_ms() -> int:
 class Cluster(Control):
     """What is sent to a node that is not running is lost."""
 
-    def __init__(self, directory: Path, names: str, store: MetadataStore | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        names: str,
+        store: MetadataStore | None = None,
+        limits: CoordinatorLimits | None = None,
+        call_timeout_ms: int = 1000,
+    ) -> None:
         self.directory = directory
         self.random = Random(1)
         self.names = names.split()
         self.nodes: dict[str, NodeHost] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        limits = DriverLimits(tick_ms=5, call_timeout_ms=1000)
+        driving = DriverLimits(tick_ms=5, call_timeout_ms=call_timeout_ms)
         store = store or Memory().handle()
-        self.coordinator = CoordinatorHost("operator", store, self, now_ms, driver_limits=limits)
+        self.coordinator = CoordinatorHost("operator", store, self, now_ms, limits, driving)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
