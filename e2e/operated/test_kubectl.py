@@ -116,17 +116,18 @@ def test_a_person_at_work(ready: Installation, tmp_path: Path):
     assert "shardlog-report/objects/events.json" in names
 
 
-def damage(directory: Path) -> int:
+def copies(directory: Path) -> dict[Path, int]:
+    """Where in which files it stands."""
+    found = {path: path.read_bytes().find(DAMAGED) for path in directory.rglob("*.segment")}
+    return {path: at for path, at in found.items() if at >= 0}
+
+
+def damage(directory: Path) -> None:
     """On every disk, under nodes that run."""
-    struck = 0
-    for path in directory.rglob("*.segment"):
-        at = path.read_bytes().find(DAMAGED)
-        if at >= 0:
-            with path.open("r+b") as file:
-                file.seek(at)
-                file.write(b"?")
-            struck += 1
-    return struck
+    for path, at in copies(directory).items():
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(b"?")
 
 
 async def read_until(it: Installation, told: Callable[[], T]) -> T:
@@ -156,7 +157,8 @@ async def append(it: Installation, value: bytes) -> None:
 def test_what_is_damaged_on_every_node_is_named_and_given_up(ready: Installation):
     it = ready
     asyncio.run(append(it, DAMAGED))
-    assert it.until(lambda: damage(it.directory) == 3)
+    it.until(lambda: len(copies(it.directory)) == 3)
+    damage(it.directory)
 
     def entry() -> re.Match[str] | None:
         ready = it.condition("Ready")
