@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from shardlog.cli.client import client_options
+from shardlog.cli.client import DamagedLog, client_options
 from shardlog.cli.cluster import Cluster
-from shardlog.cli.failures import ClusterRefused, CommandFailed
+from shardlog.cli.failures import ClusterRefused, ClusterUnavailable
 from shardlog.cli.output import Json, is_for_programs, output_option, print_table, print_value
 from shardlog.cli.snapshot_place import (
+    DestinationDown,
     DestinationSaidNo,
     archive_of,
     bar,
@@ -119,14 +120,14 @@ def _all_restored(
     try:
         with snapshot_failures():
             return asyncio.run(_restored(archive, manifest, shard, url, timeout_ms, on_progress))
-    except CommandFailed as failure:
-        if latest is not None:
-            left = _incomplete(shard, manifest, f"at least {latest.records:,}")
-            failure.message += (
-                f"; {left}: the same command goes on there once this is mended, "
-                f"`shardlog shard delete {shard}` gives it up"
-            )
-        raise
+    except (DamagedLog, DestinationDown, ClusterUnavailable) as failure:
+        if latest is None:
+            raise
+        left = _incomplete(shard, manifest, f"at least {latest.records:,}")
+        raise type(failure)(
+            f"{failure.message}; {left}: the same command goes on there once this is mended, "
+            f"`shardlog shard delete {shard}` gives it up"
+        ) from failure
 
 
 def _create(cluster: Cluster, shard: str, replicas: int) -> None:
