@@ -145,7 +145,7 @@ def _short(
 def _kept(archive: Archive, keep: int, older_ms: int | None) -> Collected:
     from shardlog.snapshots.collecting import delete, surplus
 
-    return delete(archive, surplus(archive.manifests(), keep, older_ms))
+    return delete(archive, surplus(archive.readable()[0], keep, older_ms))
 
 
 def _print(
@@ -173,6 +173,7 @@ def _print(
         "deleted": list(collected.snapshots) if collected else [],
         "collected_segments": collected.segments if collected else 0,
         "not_collected": collected.why_not if collected else None,
+        "damaged": list(progress.damaged),
     }
     if is_for_programs(output):
         print_value(found, output)
@@ -181,6 +182,8 @@ def _print(
         manifest.id, manifest.first, manifest.end, manifest.records, manifest.size,
         progress.written_bytes, progress.reused_bytes, f"{seconds:.1f}",
     )])  # fmt: skip
+    for manifest_damaged in progress.damaged:
+        click.echo(f"an earlier snapshot: {manifest_damaged}", err=True)
     for each in lost:
         click.echo(f"offsets {each} are not in it: they were given up", err=True)
     if collected is not None and collected.why_not is not None:

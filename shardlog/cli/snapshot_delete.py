@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import rich_click as click
@@ -46,11 +47,13 @@ def delete(
 
         archive = archive_of(shard, place)
         if by_rule:
-            ids = tuple(surplus(archive.manifests(), keep or 0, older_ms))
+            ids = tuple(surplus(archive.readable()[0], keep or 0, older_ms))
         else:
             _require_there(shard, ids, archive.ids())
         if ids and not yes:
-            click.confirm(f"Delete {len(ids)} snapshots of {shard}?", abort=True, err=True)
+            if not sys.stdin.isatty():
+                raise BadUsage(f"{_counted(ids)} of {shard} would be deleted: --yes says so")
+            click.confirm(f"Delete {_counted(ids)} of {shard}?", abort=True, err=True)
         collected = deleted(archive, ids)
         told |= {"deleted": names_told(collected.snapshots), "bytes": collected.size}
     found: Json = {
@@ -63,11 +66,15 @@ def delete(
         print_value(found, output)
         return
     click.echo(
-        f"{len(collected.snapshots)} snapshots deleted, {collected.segments} segments of "
+        f"{_counted(collected.snapshots)} deleted, {collected.segments} segments of "
         f"{collected.size:,} bytes collected"
     )
     if collected.why_not is not None:
         click.echo(f"segments were left: {collected.why_not}", err=True)
+
+
+def _counted(ids: tuple[str, ...]) -> str:
+    return f"{len(ids)} snapshot{'' if len(ids) == 1 else 's'}"
 
 
 def _require_there(shard: str, ids: tuple[str, ...], there: list[str]) -> None:

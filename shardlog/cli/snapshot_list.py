@@ -23,14 +23,17 @@ WIDE_COLUMNS = f"{COLUMNS} segments> epochs> head"
 @url_argument
 @output_option
 def list_snapshots(shard: str, place: str, output: str) -> None:
-    """List the snapshots of SHARD at URL, the oldest first."""
+    """List the snapshots of SHARD at URL, the oldest first; status 9 if there is none."""
     found: list[Manifest] = []
     damaged: list[str] = []
     with snapshot_failures():
-        from shardlog.snapshots.failures import Damaged
+        from shardlog.snapshots.failures import Damaged, NoSuchSnapshot
 
         archive = archive_of(shard, place)
-        for each in archive.ids():
+        ids = archive.ids()
+        if not ids:
+            raise NoSuchSnapshot(f"there is no snapshot of {shard} in {place}")
+        for each in ids:
             try:
                 found.append(archive.manifest(each))
             except Damaged as failure:

@@ -38,7 +38,11 @@ url_argument = click.argument("place", metavar="URL")
 def id_option(command: F) -> F:
     """Gives a command the argument `snapshot_id`."""
     return click.option(
-        "--snapshot", "snapshot_id", metavar="ID", help="Which one.  [default: the newest]"
+        "--snapshot",
+        "snapshot_id",
+        metavar="ID",
+        help="Which one.  [default: the newest of "
+        "what led; of any node (--node) only if there is no other]",
     )(command)
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from shardlog.cli.client import client_options
+from shardlog.cli.client import DamagedLog, client_options
 from shardlog.cli.cluster import Cluster
-from shardlog.cli.failures import ClusterRefused
+from shardlog.cli.failures import ClusterRefused, ClusterUnavailable
 from shardlog.cli.output import Json, is_for_programs, output_option, print_table, print_value
 from shardlog.cli.snapshot_place import (
+    DestinationDown,
+    DestinationSaidNo,
     archive_of,
     bar,
     chosen,
@@ -38,6 +40,8 @@ CREATE_TIMEOUT_S = 60.0
 @click.option("--from", "source", metavar="NAME", help="Whose snapshot it is.  [default: SHARD]")
 @id_option
 @click.option("--replicas", type=int, default=3, show_default=True, help="Of the new shard.")
+@click.option("--check", is_flag=True, help="Restore nothing: tell how many records of the "
+              "snapshot SHARD has; status 9 unless it has all.")  # fmt: skip
 @output_option
 @client_options
 def restore(
@@ -46,6 +50,7 @@ def restore(
     source: str | None,
     snapshot_id: str | None,
     replicas: int,
+    check: bool,
     output: str,
     url: str,
     timeout_ms: int,
@@ -54,17 +59,23 @@ def restore(
 
     Keys, values, headers, times and the order of records are kept; offsets too if the snapshot
     begins with the log's first record, and no election comes in between. Interrupted, it goes on
-    where it was when it is run again. SHARD is created if it is not there, else it must be empty
-    or of the same restore.
+    where it was when it is run again; `--check` tells whether it is complete. SHARD is created if
+    it is not there, else it must be empty or of the same restore.
     """
+    from shardlog.snapshots.verifying import require_there
+
     begun = time.monotonic()
     with snapshot_failures():
         archive = archive_of(source or shard, place)
         manifest = chosen(archive, snapshot_id)
+        if check:
+            _check(shard, manifest, asyncio.run(_held(archive, manifest, shard, url, timeout_ms)))
+            return
+        require_there(archive, manifest)
         if not url.startswith("shardlog://"):
             _create(Cluster(url), shard, replicas)
-        with bar(f"restoring {shard}", is_bytes=False) as show:
-            restored = asyncio.run(_restored(archive, manifest, shard, url, timeout_ms, show))
+    with bar(f"restoring {shard}", is_bytes=False) as show:
+        restored = _all_restored(archive, manifest, shard, url, timeout_ms, show)
     found: Json = {
         "shard": shard,
         "from": manifest.id,
@@ -78,6 +89,45 @@ def restore(
         print_value(found, output)
     else:
         print_table(COLUMNS, [list(found.values())])
+
+
+def _check(shard: str, manifest: Manifest, records: int) -> None:
+    if records < manifest.records:
+        raise DestinationSaidNo(_incomplete(shard, manifest, f"{records:,}"))
+    click.echo(f"{shard} has all {manifest.records:,} records of {manifest.id}")
+
+
+def _incomplete(shard: str, manifest: Manifest, records: str) -> str:
+    return f"{shard} is not complete: it has {records} of {manifest.records:,} records"
+
+
+def _all_restored(
+    archive: Archive,
+    manifest: Manifest,
+    shard: str,
+    url: str,
+    timeout_ms: int,
+    show: Callable[[float, float], None],
+) -> Restored:
+    """A failure on the way says what it leaves behind."""
+    latest: Restored | None = None
+
+    def on_progress(it: Restored) -> None:
+        nonlocal latest
+        latest = it
+        show(it.records, manifest.records)
+
+    try:
+        with snapshot_failures():
+            return asyncio.run(_restored(archive, manifest, shard, url, timeout_ms, on_progress))
+    except (DamagedLog, DestinationDown, ClusterUnavailable) as failure:
+        if latest is None:
+            raise
+        left = _incomplete(shard, manifest, f"at least {latest.records:,}")
+        raise type(failure)(
+            f"{failure.message}; {left}: the same command goes on there once this is mended, "
+            f"`shardlog shard delete {shard}` gives it up"
+        ) from failure
 
 
 def _create(cluster: Cluster, shard: str, replicas: int) -> None:
@@ -101,13 +151,18 @@ async def _restored(
     shard: str,
     url: str,
     timeout_ms: int,
-    show: Callable[[float, float], None],
+    on_progress: Callable[[Restored], None],
 ) -> Restored:
     from shardlog.client import Client, ClientLimits
     from shardlog.snapshots.restoring import restore as restored
 
-    def on_progress(it: Restored) -> None:
-        show(it.records, manifest.records)
-
     async with Client(url, limits=ClientLimits(deadline_ms=timeout_ms)) as client:
         return await restored(client, archive, manifest, shard, on_progress=on_progress)
+
+
+async def _held(archive: Archive, manifest: Manifest, shard: str, url: str, timeout_ms: int) -> int:
+    from shardlog.client import Client, ClientLimits
+    from shardlog.snapshots.restoring import held
+
+    async with Client(url, limits=ClientLimits(deadline_ms=timeout_ms)) as client:
+        return await held(client, archive, manifest, shard)

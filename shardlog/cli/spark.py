@@ -10,20 +10,38 @@ from click.exceptions import Exit
 
 from shardlog.cli.failures import BadUsage
 
-JOBS = ("export", "audit", "profile", "compact", "sessionize")
+JOBS = {
+    "export": "Records to Parquet, by day.",
+    "audit": "Whether all replicas hold the same log.",
+    "profile": "Rates, sizes, keys and epochs, as a table and a page.",
+    "compact": "The latest record of each key.",
+    "sessionize": "What each key did without a long pause.",
+}
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("job", type=click.Choice(JOBS))
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def spark(job: str, arguments: tuple[str, ...]) -> None:
-    """Run a job with Spark on this machine; `shardlog spark JOB --help` tells its options.
+@click.group()
+def spark() -> None:
+    """Run a job with Spark on this machine; `shardlog spark JOB --help` tells its options."""
 
-    export: records to Parquet, by day. audit: whether all replicas hold the same log.
-    profile: rates, sizes, keys and epochs, as a table and a page. compact: the latest record of
-    each key. sessionize: what each key did without a long pause.
-    """
-    if find_spec("pyspark") is None or find_spec("shardlog_spark") is None:
-        raise BadUsage("jobs need: pip install 'shardlog[spark]', and Java 17")
-    status = import_module(f"shardlog_spark.{job}_job").main(list(arguments))
-    raise Exit(int(status))
+
+def _job(name: str, told: str) -> click.Command:
+    """Its arguments are its own, `--help` too: it is a script for `spark-submit` as well."""
+
+    @click.command(
+        name=name,
+        help=told,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    )
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def job(arguments: tuple[str, ...]) -> None:
+        if find_spec("pyspark") is None or find_spec("shardlog_spark") is None:
+            raise BadUsage("jobs need: pip install 'shardlog[spark]', and Java 17")
+        status = import_module(f"shardlog_spark.{name}_job").main(list(arguments))
+        raise Exit(int(status))
+
+    return job
+
+
+for _name, _told in JOBS.items():
+    spark.add_command(_job(_name, _told))

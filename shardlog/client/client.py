@@ -211,8 +211,7 @@ class Client:
 
     async def first(self, shard: str, *, deadline_ms: int | None = None) -> int:
         """The first offset that is kept."""
-        lookup = Lookup(self._exchange(shard))
-        return (await lookup.locate(0, self._deadline(deadline_ms))).first
+        return await Lookup(self._exchange(shard)).first(self._deadline(deadline_ms))
 
     async def end(self, shard: str, *, deadline_ms: int | None = None) -> int:
         """The offset behind all that is committed, as a quorum confirms it now."""

@@ -45,6 +45,14 @@ class Lookup:
 
     async def locate(self, timestamp_ms: int, deadline: Deadline) -> Located:
         """The first committed entry that is not older, as far as the leader knows."""
+        return await self._located(f"locating a time in {self._shard!r}", timestamp_ms, deadline)
+
+    async def first(self, deadline: Deadline) -> int:
+        """The first offset that is kept, which every answer about a time tells."""
+        what = f"finding the beginning of {self._shard!r}"
+        return (await self._located(what, 0, deadline)).first
+
+    async def _located(self, what: str, timestamp_ms: int, deadline: Deadline) -> Located:
         request = partial(encode_locate, timestamp_ms=timestamp_ms)
-        frame = await self._exchange.ask(f"locating a time in {self._shard!r}", request, deadline)
+        frame = await self._exchange.ask(what, request, deadline)
         return Located(*_LOCATED.unpack(frame.payload)[1:])

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
 from shardlog.snapshots.destination import Destination
@@ -23,6 +23,7 @@ from shardlog.snapshots.segment_bytes import FOOT, HEAD, Index, tail_bytes, unpa
 
 _SEGMENT = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{64})\.segment")
 _ID = re.compile(r"[0-9A-Za-z.-]{1,80}")
+_BEGUN = re.compile(r"(\d{8}T\d{6})\.(\d{3})Z-[0-9a-f]{8}")
 FOOT_GUESS_BYTES = 64 << 10
 """So much of a segment's end is read at once: most indexes fit."""
 
@@ -46,6 +47,20 @@ def shard_directory(shard: str) -> str:
 
 def segment_name(base: int, end: int, digest: str) -> str:
     return f"{base:020d}-{end:020d}-{digest}.segment"
+
+
+def new_id(now: datetime, random: str) -> str:
+    """A name that tells when it was begun, to the millisecond."""
+    return f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{random}"
+
+
+def _is_older(id_: str, other: Manifest) -> bool:
+    """As far as its name tells; a name that somebody chose tells nothing."""
+    matched = _BEGUN.fullmatch(id_)
+    if matched is None:
+        return False
+    begun = datetime.strptime(matched[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    return int(begun.timestamp()) * 1000 + int(matched[2]) < other.created_ms
 
 
 def is_id(name: str) -> bool:
@@ -97,18 +112,45 @@ class Archive:
 
     def manifests(self) -> list[Manifest]:
         """All, the oldest first; `Damaged` if one of them is."""
-        found = []
-        for each in self.ids():
-            with suppress(NoSuchSnapshot):  # deleted since it was listed
-                found.append(self.manifest(each))
+        found, damaged = self.readable()
+        for failure in damaged.values():
+            raise failure
         return found
 
+    def readable(self) -> tuple[list[Manifest], dict[str, Damaged]]:
+        """Those that are whole, the oldest first; and by their IDs those that are not."""
+        found: list[Manifest] = []
+        damaged: dict[str, Damaged] = {}
+        for each in self.ids():
+            try:
+                found.append(self.manifest(each))
+            except NoSuchSnapshot:
+                continue  # deleted since it was listed
+            except Damaged as failure:
+                damaged[each] = failure
+        return found, damaged
+
     def newest(self) -> Manifest:
-        """The last one of what led, or if there is none of any node."""
-        found = self.manifests()
-        if not found:
+        """The last one of what led, or if there is none of any node.
+
+        `Damaged` if a manifest cannot be read that may be of a newer one: whoever did not say which
+        one is meant must not get an older one unawares.
+        """
+        found, damaged = self.readable()
+        if not found and not damaged:
             raise NoSuchSnapshot(f"there is no snapshot of {self.shard} in {self.destination.url}")
-        return max(found, key=lambda each: (each.node is None, each.created_ms, each.id))
+        chosen = max(
+            found, key=lambda each: (each.node is None, each.created_ms, each.id), default=None
+        )
+        for id_, failure in damaged.items():
+            if chosen is None or not _is_older(id_, chosen):
+                raise Damaged(
+                    failure.name,
+                    f"{failure.reason}; `--snapshot ID` chooses another, "
+                    f"`shardlog snapshot delete {self.shard} URL {id_}` takes it away",
+                ) from failure
+        assert chosen is not None, "one that is damaged was told"
+        return chosen
 
     def delete_manifest(self, snapshot: str) -> None:
         self.destination.delete(self.manifest_name(snapshot))

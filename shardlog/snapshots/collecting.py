@@ -58,7 +58,7 @@ def collect(archive: Archive, deleted: tuple[str, ...] = ()) -> Collected:
         try:
             manifests = archive.manifests()
         except Damaged as failure:
-            return Collected(deleted, why_not=str(failure))
+            return Collected(deleted, why_not=f"{failure}; delete that one by its ID first")
         named = {segment.name for each in manifests for segment in each.segments}
         count = size = 0
         for piece in archive.pieces():

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shardlog.client.failures import OffsetTrimmed
 from shardlog.snapshots import marks
-from shardlog.snapshots.archive import Archive, segment_name
+from shardlog.snapshots.archive import Archive, new_id, segment_name
 from shardlog.snapshots.failures import (
     DestinationBusy,
     NoSuchSnapshot,
@@ -59,6 +59,8 @@ class Progress:
     read_bytes: int = 0
     written_segments: int = 0
     written_bytes: int = 0
+    damaged: tuple[str, ...] = ()
+    """Manifests of earlier snapshots that cannot be read, which takes nothing from this one."""
     on_change: Callable[[Progress], None] = field(default=lambda progress: None)
 
     def changed(self) -> None:
@@ -88,7 +90,7 @@ async def create(
         return there
     reader = client.raw(archive.shard, node=node, deadline_ms=deadline_ms)
     commit = await reader.end()  # before anything is written: there may be no such shard
-    id_ = id_ or _new_id()
+    id_ = id_ or new_id(datetime.now(UTC), secrets.token_hex(4))
     with marks.creating(archive, f"{id_}-{secrets.token_hex(4)}") as mark:
         for attempt in range(TRIMMED_TIMES_MAX):
             creation = _Creation(archive, reader, node, segment_bytes, made)
@@ -133,11 +135,6 @@ def _publish(archive: Archive, manifest: Manifest, mark: marks.Mark) -> None:
         )
 
 
-def _new_id() -> str:
-    now = datetime.now(UTC)
-    return f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{secrets.token_hex(4)}"
-
-
 class _Put(NamedTuple):
     """A segment that is at the destination."""
 
@@ -176,7 +173,8 @@ class _Creation:
             raise NotPossible(
                 f"offset {end} is out of range: {self._archive.shard!r} has [{first}, {commit})"
             )
-        self._manifests = await asyncio.to_thread(self._archive.manifests)
+        self._manifests, damaged = await asyncio.to_thread(self._archive.readable)
+        self._progress.damaged = tuple(map(str, damaged.values()))
         self._known = await asyncio.to_thread(
             Known, self._archive, self._manifests, self._segment_bytes
         )

@@ -24,7 +24,7 @@ from shardlog.client.failures import ClientFailure
 from shardlog.client.verification import Fetched
 from shardlog.protocol.entry import Kind
 from shardlog.snapshots.archive import Archive
-from shardlog.snapshots.failures import Damaged, NotPossible
+from shardlog.snapshots.failures import Damaged, NotPossible, SnapshotFailure
 from shardlog.snapshots.manifest import Manifest
 from shardlog.snapshots.reading import Wanted, given_up, read_entries
 from shardlog.transport.batch import plain_content, with_timestamps
@@ -66,26 +66,53 @@ async def restore(
     """Into `shard`, which must be there, with nothing in it but an earlier attempt at the same."""
     target = client.raw(shard, deadline_ms=deadline_ms)
     session = await _session(client, target, shard, deadline_ms)
-    newest = await _newest(target, await target.first())
+    last, skipped = await _held(archive, manifest, target, session)
+    restored = Restored(skipped, skipped)
+    on_progress(restored)
     lost = await asyncio.to_thread(given_up, archive, manifest.segments, Wanted())
-    restored = Restored(given_up=sum(each.end - each.first for each in lost))
-    last = 0
-    if newest is not None:
-        if newest.header.session != session:
-            raise NotPossible(f"{shard!r} has records that do not come from a restore")
-        last = newest.header.request
+    restored.given_up = sum(each.end - each.first for each in lost)
     async with client.numbered(shard, session, last, deadline_ms=deadline_ms) as producer:
         work = _Restoring(client, shard, producer, restored, await target.end())
-        batches = _batches(archive, manifest, max(0, last - 1))
-        if newest is not None:
-            await _check_same(shard, newest, await asyncio.to_thread(next, batches, None))
-            restored.records = restored.skipped = _records_of(manifest, archive, last)
-        while (found := await asyncio.to_thread(next, batches, None)) is not None:
-            await work.append(found)
-            on_progress(restored)
+        batches = _batches(archive, manifest, last)
+        try:
+            while (found := await asyncio.to_thread(next, batches, None)) is not None:
+                await work.append(found)
+                on_progress(restored)
+        except SnapshotFailure:
+            await producer.flush()  # what came before it is sound, and is counted
+            raise
     await work.done()
     on_progress(restored)
     return restored
+
+
+async def held(
+    client: Client,
+    archive: Archive,
+    manifest: Manifest,
+    shard: str,
+    *,
+    deadline_ms: int | None = None,
+) -> int:
+    """How many records of the snapshot `shard` has by now, which is left as it is."""
+    target = client.raw(shard, deadline_ms=deadline_ms)
+    session = await _first_session(target)
+    return 0 if session is None else (await _held(archive, manifest, target, session))[1]
+
+
+async def _held(
+    archive: Archive, manifest: Manifest, target: RawReader, session: int
+) -> tuple[int, int]:
+    """How many batches an earlier attempt at the same appended, and records."""
+    newest = await _newest(target, await target.first())
+    if newest is None:
+        return 0, 0
+    if newest.header.session != session:
+        raise NotPossible(f"{target.shard!r} has records that do not come from a restore")
+    last = newest.header.request
+    batches = _batches(archive, manifest, max(0, last - 1))
+    await _check_same(target.shard, newest, await asyncio.to_thread(next, batches, None))
+    return last, await asyncio.to_thread(_records_of, manifest, archive, last)
 
 
 class _Batch:
@@ -176,6 +203,8 @@ def _records_of(manifest: Manifest, archive: Archive, batches: int) -> int:
             batches -= segment.batches
             found += segment.records
             continue
+        if not batches:
+            break  # the next one is not needed, and may be damaged
         for entries in read_entries(archive, segment, Wanted()):
             for fetched in entries:
                 if batches and fetched.header.kind is Kind.DATA:

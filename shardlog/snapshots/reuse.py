@@ -5,6 +5,9 @@ one of the segment before as its parent.  So if the last of such a chain is an e
 before it are.  Of several that begin alike the longest is taken; a short one at the end is read
 again together with what follows it, lest many small snapshots leave many small segments.
 What is short goes by how long a segment shall become.
+
+A segment that a manifest names and that is not there, or not as long as it was, is made again as it
+was if the log still has it: what is cut where it was cut has the same bytes.
 """
 
 from __future__ import annotations
@@ -28,9 +31,13 @@ class Known:
         self._described = {segment.name: segment for each in manifests for segment in each.segments}
         self.pieces: dict[str, Piece] = {}
         self._by_base: defaultdict[int, list[Piece]] = defaultdict(list)
+        self._sizes: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for piece in archive.pieces():
             self.pieces[piece.name] = piece
             self._by_base[piece.base].append(piece)
+            self._sizes[piece.base][piece.end] = piece.size
+        for info in self._described.values():
+            self._sizes[info.base][info.end] = info.size
 
     def chain(self, first: int, end: int) -> list[SegmentInfo]:
         """From the one that holds `first`, as far as they follow each other up to `end`."""
@@ -58,13 +65,13 @@ class Known:
         return [known] if known is not None else []
 
     def cut(self, base: int, end: int) -> int | None:
-        """Where the longest segment that begins at `base` ends, so that a new one can be the same.
+        """Where the longest segment that begins at `base` ended, so that a new one can be the same.
 
         One that is to be followed by others is left out if it is short.
         """
         ends = [
-            piece.end
-            for piece in self._by_base.get(base, ())
-            if piece.end <= end and (piece.end == end or piece.size >= self._short_bytes)
+            its
+            for its, size in self._sizes.get(base, {}).items()
+            if its <= end and (its == end or size >= self._short_bytes)
         ]
         return max(ends, default=None)

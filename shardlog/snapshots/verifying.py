@@ -31,6 +31,16 @@ def verify(
         on_read(segment.size)
 
 
+def require_there(archive: Archive, manifest: Manifest) -> None:
+    """`Damaged` unless every segment is there with its size: one listing, nothing is read."""
+    sizes = {piece.name: piece.size for piece in archive.pieces()}
+    for info in manifest.segments:
+        size = sizes.get(info.name)
+        if size != info.size:
+            how = "it is missing" if size is None else f"it has {size} bytes, not {info.size}"
+            raise Damaged(archive.segment_url(info.name), how, info.base)
+
+
 def verify_segment(archive: Archive, info: SegmentInfo) -> list[GivenUp]:
     """What was given up in it; `Damaged` unless it is as it was written."""
     url = archive.segment_url(info.name)

@@ -14,7 +14,14 @@ from contextlib import nullcontext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from shardlog_spark.job import OK, new_directory, run, source, source_arguments
+from shardlog_spark.job import (
+    OK,
+    new_directory,
+    require_writable,
+    run,
+    source,
+    source_arguments,
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,6 +40,7 @@ def export(spark: SparkSession, given: argparse.Namespace) -> int:
     if columns is not None:
         needed = [each for each in ("shard", "timestamp") if each not in columns.split(",")]
         columns = ",".join([columns, *needed])
+    require_writable(spark, given.out)
     records = source(spark, given, columns).withColumn("day", F.to_date("timestamp"))
     with nullcontext() if given.append else new_directory(spark, given.out):
         mode = "append" if given.append else "errorifexists"

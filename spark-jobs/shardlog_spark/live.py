@@ -10,21 +10,25 @@ from typing import Any, TypeVar
 from shardlog.client import Client, ClientLimits
 from shardlog.client.failures import OffsetTrimmed
 from shardlog.protocol.entry import Header
-from shardlog_spark.failures import CannotRead, DataLost, translated
-from shardlog_spark.options import EARLIEST, LATEST, Options, place
+from shardlog_spark.failures import CannotRead, DataLost, SparkFailure, translated
+from shardlog_spark.options import EARLIEST, LATEST, Options, place, require_order
 from shardlog_spark.ranges import LiveRange
 
 T = TypeVar("T")
 
 
-def asked(options: Options, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+def asked(
+    options: Options,
+    question: Callable[[Client], Coroutine[Any, Any, T]],
+    refused: type[SparkFailure] = CannotRead,
+) -> T:
     """One question, with a client of its own."""
 
     async def whole() -> T:
         async with client_of(options) as client:
             return await question(client)
 
-    with translated():
+    with translated(refused):
         return asyncio.run(whole())
 
 
@@ -55,6 +59,8 @@ def within(options: Options, shard: str, *, starting: int = EARLIEST) -> tuple[i
     has = f"{shard!r} has [{first}, {end})"
     if max(start, to) > end:
         raise CannotRead(f"offset {max(start, to)} is out of range: {has}")
+    if place(options.starting, shard, EARLIEST) != EARLIEST:
+        require_order(shard, start, to)
     if start < first:
         start = not_kept(options, shard, start, first)
     return start, to

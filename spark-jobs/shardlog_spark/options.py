@@ -153,3 +153,12 @@ def place(offsets: Offsets | None, shard: str, default: int) -> int:
     if offsets is None:
         return default
     return offsets if isinstance(offsets, int) else offsets[shard]
+
+
+def require_order(shard: str, start: int, end: int) -> None:
+    """A range that ends before it begins is a mistake; an empty one may be meant."""
+    if start > end:
+        raise BadOption(
+            f"options startingOffsets and endingOffsets: {shard!r} would be read from offset "
+            f"{start} to {end}, which is before it"
+        )

@@ -22,23 +22,29 @@ class KeyCount:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What was appended from `at_ms` on, for as long as a profile's buckets are."""
+    """What was appended from `at_ms` on, for as long as a profile's buckets are.
+
+    `late_ms` is the longest time that a record of it was appended after its own.
+    """
 
     at_ms: int
     records: int
     bytes: int
+    late_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What one leader appended; times are those of its first and last batch."""
+    """What one leader appended; times are those of its first and last batch.
+
+    One that appended no records has no times, and a snapshot still tells where it began.
+    """
 
     epoch: int
     first: int
-    end: int
     records: int
-    first_ms: int
-    last_ms: int
+    first_ms: int | None
+    last_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

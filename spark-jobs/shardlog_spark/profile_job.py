@@ -14,12 +14,14 @@ from pathlib import Path
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.datasource import InputPartition
 
 from shardlog_spark.failures import CannotWrite
-from shardlog_spark.job import OK, run, source, source_arguments
+from shardlog_spark.job import OK, loaded, planned, run, source_arguments
 from shardlog_spark.profile_facts import Bucket, Epoch, KeyCount, Profile, SizeClass, nice_width_ms
 from shardlog_spark.profile_page import page
 from shardlog_spark.profile_text import text
+from shardlog_spark.ranges import SnapshotRange
 
 COLUMNS = "key,value,shard,offset,epoch,timestamp,appended"
 KEYS_SHOWN = 15
@@ -36,13 +38,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def profile(spark: SparkSession, given: argparse.Namespace) -> int:
-    records = source(spark, given, COLUMNS).select(
+    epochs = epochs_in(planned(given, COLUMNS))
+    records = loaded(spark, given, COLUMNS).select(
         "shard", "offset", "epoch", "key",
         F.unix_millis("appended").alias("at_ms"),
         (F.unix_millis("appended") - F.unix_millis("timestamp")).alias("late_ms"),
         F.length("value").alias("size"),
     )  # fmt: skip
-    found = profiles(records)
+    found = profiles(records, epochs)
     for each in found:
         print(text(each))
     if not found:
@@ -56,7 +59,20 @@ def profile(spark: SparkSession, given: argparse.Namespace) -> int:
     return OK
 
 
-def profiles(records: DataFrame) -> list[Profile]:
+def epochs_in(ranges: Sequence[InputPartition]) -> dict[str, dict[int, int]]:
+    """Where each epoch of each shard begins, as far as a snapshot tells it."""
+    found: dict[str, dict[int, int]] = {}
+    for each in ranges:
+        if isinstance(each, SnapshotRange):
+            spans = each.segment.spans
+            ends = [*(span.first for span in spans[1:]), each.segment.end]
+            for span, end in zip(spans, ends, strict=True):
+                if span.first < each.end and end > each.start:
+                    found.setdefault(each.shard, {}).setdefault(span.epoch, span.first)
+    return found
+
+
+def profiles(records: DataFrame, epochs: dict[str, dict[int, int]]) -> list[Profile]:
     """One for each shard that has records, by name."""
     totals = {row["shard"]: row for row in _totals(records).collect()}
     if not totals:
@@ -69,7 +85,7 @@ def profiles(records: DataFrame) -> list[Profile]:
     try:
         return [
             _profile(totals[shard], width_ms, [row for row in parts if row["shard"] == shard],
-                     counts.where(F.col("shard") == shard))
+                     counts.where(F.col("shard") == shard), epochs.get(shard, {}))
             for shard in sorted(totals)
         ]  # fmt: skip
     finally:
@@ -105,6 +121,7 @@ def _parts(records: DataFrame, width_ms: int) -> DataFrame:
         F.max("offset").alias("last"),
         F.min("at_ms").alias("first_ms"),
         F.max("at_ms").alias("last_ms"),
+        F.max("late_ms").alias("late_ms"),
     )
 
 
@@ -115,7 +132,9 @@ def _counts(records: DataFrame) -> DataFrame:
     )
 
 
-def _profile(total: Row, width_ms: int, parts: list[Row], counts: DataFrame) -> Profile:
+def _profile(
+    total: Row, width_ms: int, parts: list[Row], counts: DataFrame, known: dict[int, int]
+) -> Profile:
     top = counts.orderBy(F.desc("records"), "key").limit(KEYS_SHOWN).collect()
     keys = counts.agg(F.count("*"), F.percentile_approx("records", [0.5, 0.99], _ACCURACY)).first()
     assert keys is not None
@@ -124,7 +143,7 @@ def _profile(total: Row, width_ms: int, parts: list[Row], counts: DataFrame) -> 
         total["first_ms"], total["last_ms"], total["keyless"], keys[0], tuple(keys[1] or (0, 0)),
         tuple(total["sizes"]), tuple(total["late_ms"]), width_ms,
         tuple(KeyCount(bytes(row["key"]), row["records"], row["bytes"]) for row in top),
-        _buckets(parts), _epochs(parts), _sizes(parts),
+        _buckets(parts), _epochs(parts, known), _sizes(parts),
     )  # fmt: skip
 
 
@@ -133,20 +152,21 @@ def _buckets(parts: list[Row]) -> tuple[Bucket, ...]:
     for row in parts:
         at = row["bucket_ms"]
         old = found.get(at, Bucket(at, 0, 0))
-        found[at] = Bucket(at, old.records + row["records"], old.bytes + row["bytes"])
+        found[at] = Bucket(
+            at, old.records + row["records"], old.bytes + row["bytes"],
+            max(old.late_ms, row["late_ms"]),
+        )  # fmt: skip
     return tuple(found[at] for at in sorted(found))
 
 
-def _epochs(parts: list[Row]) -> tuple[Epoch, ...]:
-    found: dict[int, Epoch] = {}
-    for row in parts:
-        epoch = row["epoch"]
-        old = found.get(epoch, Epoch(epoch, row["first"], row["last"] + 1, 0, row["first_ms"],
-                                     row["last_ms"]))  # fmt: skip
+def _epochs(parts: list[Row], known: dict[int, int]) -> tuple[Epoch, ...]:
+    """Those with records, and those of which only the beginning is known."""
+    found = {epoch: Epoch(epoch, first, 0, None, None) for epoch, first in known.items()}
+    for epoch in {row["epoch"] for row in parts}:
+        its = [row for row in parts if row["epoch"] == epoch]
         found[epoch] = Epoch(
-            epoch, min(old.first, row["first"]), max(old.end, row["last"] + 1),
-            old.records + row["records"], min(old.first_ms, row["first_ms"]),
-            max(old.last_ms, row["last_ms"]),
+            epoch, min(row["first"] for row in its), sum(row["records"] for row in its),
+            min(row["first_ms"] for row in its), max(row["last_ms"] for row in its),
         )  # fmt: skip
     return tuple(found[epoch] for epoch in sorted(found))
 

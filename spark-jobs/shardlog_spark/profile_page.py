@@ -63,8 +63,10 @@ def _section(profile: Profile) -> str:
         _card(f"Bytes appended in {_width(profile.width_ms)}", _over_time(profile, "bytes")),
         _card("Size of values, bytes, from", _sizes(profile)),
         _card("Most frequent keys, records", _keys(profile)),
+        _card(f"Longest time to append, after a record's own, s, in {_width(profile.width_ms)}",
+              _late(profile)),
         _card("Epochs: each has one leader", _epochs(profile), wide=True),
-    ]
+    ]  # fmt: skip
     return f"<h2>{escape(profile.shard)}</h2><div class=cards>{''.join(cards)}</div>"
 
 
@@ -80,6 +82,15 @@ def _over_time(profile: Profile, what: str) -> str:
                     f"{time_text(bucket.at_ms)}: {value:,} {what}")  # fmt: skip
 
     return columns(f"{what} over time", [mark(each) for each in profile.even])
+
+
+def _late(profile: Profile) -> str:
+    marks = [
+        Mark(_clock(profile, each.at_ms), max(0, each.late_ms) / 1000,
+             f"{time_text(each.at_ms)}: up to {duration_text(each.late_ms)}")
+        for each in profile.even
+    ]  # fmt: skip
+    return columns("how long after their own time records were appended", marks)
 
 
 def _sizes(profile: Profile) -> str:
@@ -107,13 +118,14 @@ def _epochs(profile: Profile) -> str:
         Band(str(each.epoch), each.first_ms, each.last_ms,
              f"epoch {each.epoch}: {each.records:,} records from offset {each.first:,}")
         for each in profile.epochs
+        if each.first_ms is not None and each.last_ms is not None
     ]  # fmt: skip
     picture = bands("epochs in time", found,
                     (time_text(profile.first_ms), time_text(profile.last_ms)))  # fmt: skip
     lines = "".join(
         f'<tr><td>{each.epoch}</td><td class="number">{each.first:,}</td>'
-        f'<td class="number">{each.records:,}</td><td>{time_text(each.first_ms)}</td>'
-        f"<td>{time_text(each.last_ms)}</td>"
+        f'<td class="number">{each.records:,}</td><td>{_time(each.first_ms)}</td>'
+        f"<td>{_time(each.last_ms)}</td>"
         f'<td class="number">{"" if pause is None else duration_text(pause)}</td></tr>'
         for each, pause in zip(profile.epochs, _pauses(profile), strict=True)
     )
@@ -125,11 +137,18 @@ def _epochs(profile: Profile) -> str:
 
 
 def _pauses(profile: Profile) -> list[int | None]:
-    """How long nothing was appended before each epoch but the first."""
-    found: list[int | None] = [None]
-    for before, after in zip(profile.epochs, profile.epochs[1:], strict=False):
-        found.append(max(0, after.first_ms - before.last_ms))
+    """How long nothing was appended before each epoch with records but the first of them."""
+    found: list[int | None] = []
+    last_ms: int | None = None
+    for each in profile.epochs:
+        known = each.first_ms is not None and last_ms is not None
+        found.append(max(0, (each.first_ms or 0) - (last_ms or 0)) if known else None)
+        last_ms = last_ms if each.last_ms is None else each.last_ms
     return found
+
+
+def _time(ms: int | None) -> str:
+    return "" if ms is None else time_text(ms)
 
 
 def _clock(profile: Profile, ms: int) -> str:

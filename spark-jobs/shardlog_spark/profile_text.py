@@ -47,8 +47,10 @@ def text(profile: Profile) -> str:
         lines.append(f"    {key_text(each.key):40} {each.records:>12,} {each.bytes:>14,} B")
     lines.append("  epoch      first offset        records   from, to (UTC)")
     for epoch in profile.epochs:
-        times = f"{time_text(epoch.first_ms)}, {time_text(epoch.last_ms)}"
-        lines.append(f"  {epoch.epoch:<6} {epoch.first:>16,} {epoch.records:>14,}   {times}")
+        times = ", ".join(time_text(ms) for ms in (epoch.first_ms, epoch.last_ms) if ms is not None)
+        lines.append(
+            f"  {epoch.epoch:<6} {epoch.first:>16,} {epoch.records:>14,}   {times or 'no records'}"
+        )
     return "\n".join(lines)
 
 

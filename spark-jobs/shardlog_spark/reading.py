@@ -33,7 +33,7 @@ from shardlog.transport.failures import MalformedBatch
 from shardlog_spark import live
 from shardlog_spark.columns import Packer, arrow_schema, record_batch
 from shardlog_spark.failures import BadOption, CannotRead, DataLost, translated
-from shardlog_spark.options import EARLIEST, LATEST, Options, place
+from shardlog_spark.options import EARLIEST, LATEST, Options, place, require_order
 from shardlog_spark.ranges import LiveRange, SnapshotRange, live_ranges, snapshot_ranges
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class ShardlogReader(DataSourceReader):
         has = f"the snapshot {manifest.id} of {shard!r} has [{manifest.first}, {manifest.end})"
         if end > manifest.end or start > manifest.end:
             raise CannotRead(f"offset {max(start, end)} is out of range: {has}")
+        if place(options.starting, shard, EARLIEST) != EARLIEST:
+            require_order(shard, start, end)
         if start < manifest.first:
             if options.fail_on_data_loss:
                 raise DataLost(f"offset {start} is not there: {has}")

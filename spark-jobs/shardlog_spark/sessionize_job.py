@@ -12,14 +12,29 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from shardlog_spark.durations import duration_ms, for_spark
 from shardlog_spark.failures import BadOption
-from shardlog_spark.job import OK, new_directory, run, source, source_arguments, source_options
+from shardlog_spark.job import (
+    OK,
+    is_there,
+    new_directory,
+    require_writable,
+    run,
+    source,
+    source_arguments,
+    source_options,
+)
 from shardlog_spark.options import read_options
+from shardlog_spark.streaming import ShardlogStreamReader
 
 COLUMNS = "key,value,shard,timestamp,appended"
+STARTS_MAX = 10
+_NOT_CONNECTED = "Python worker failed to connect back"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,11 +72,18 @@ def sessions(records: DataFrame, gap: str, late: str) -> DataFrame:
     )  # fmt: skip
 
 
+def check(given: argparse.Namespace) -> None:
+    given.gap = for_spark(duration_ms("--gap", given.gap, least=1))
+    given.late = for_spark(duration_ms("--late", given.late))
+    if given.checkpoint is None and given.once:
+        raise BadOption("--once is for --checkpoint")
+    if given.checkpoint is not None and given.cluster is None:
+        raise BadOption("--checkpoint follows a cluster: a snapshot never changes")
+
+
 def sessionize(spark: SparkSession, given: argparse.Namespace) -> int:
     if given.checkpoint is not None:
         return _followed(spark, given)
-    if given.once:
-        raise BadOption("--once is for --checkpoint")
     made = sessions(source(spark, given, COLUMNS), given.gap, given.late)
     with new_directory(spark, given.out):
         made.write.parquet(given.out)
@@ -74,11 +96,14 @@ def sessionize(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def _followed(spark: SparkSession, given: argparse.Namespace) -> int:
-    if given.cluster is None:
-        raise BadOption("--checkpoint follows a cluster: a snapshot never changes")
     options = source_options(given, COLUMNS)
     options.setdefault("startingOffsets", "earliest")
-    read_options(options)
+    require_writable(spark, given.out)
+    reader = ShardlogStreamReader(read_options(options))
+    if is_there(spark, given.checkpoint):
+        reader.reportLatestOffset()
+    else:
+        reader.initialOffset()
     records = spark.readStream.format("shardlog").options(**options).load()
     made = sessions(records.withWatermark("timestamp", given.late), given.gap, given.late)
     writing = (
@@ -89,10 +114,26 @@ def _followed(spark: SparkSession, given: argparse.Namespace) -> int:
     )
     if given.once:
         writing = writing.trigger(availableNow=True)
-    writing.start().awaitTermination()
+    _until_it_ends(writing)
     print(f"sessions are in {given.out}")
     return OK
 
 
+def _until_it_ends(writing: DataStreamWriter) -> None:
+    """Begun again when Spark gave up on the process that plans it.
+
+    Spark waits 10 s for that process, which no setting changes, and a busy machine may take longer
+    to start one.  The checkpoint says where to go on.
+    """
+    for left in reversed(range(STARTS_MAX)):
+        try:
+            writing.start().awaitTermination()
+            return
+        except StreamingQueryException as failure:
+            if not left or _NOT_CONNECTED not in str(failure):
+                raise
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run("sessionize", parser(), sessionize, sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    return run("sessionize", parser(), sessionize, given, check)

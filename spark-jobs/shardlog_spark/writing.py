@@ -65,8 +65,7 @@ class ShardlogWriter(DataSourceArrowWriter):
             opened = [client.register(shard) for _ in range(options.sessions)]
             return list(await asyncio.gather(*opened))
 
-        with translated(CannotWrite):
-            return cls(options, compression, asked(options, question))
+        return cls(options, compression, asked(options, question, CannotWrite))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = TaskContext.get()

@@ -51,7 +51,8 @@ def test_from_create_to_restore(cluster: LocalCluster, place: str):
     cluster.run(f"snapshot delete orders {place} --older-than 1d --yes")
     assert len(cluster.json(f"snapshot list orders {place}")["snapshots"]) == 1
     cluster.run(f"snapshot delete orders {place} {kept['id']} --yes")
-    assert cluster.json(f"snapshot list orders {place}")["snapshots"] == []
+    told = cluster.refused(f"snapshot list orders {place}", exit_codes.REFUSED)
+    assert told == f"shardlog: there is no snapshot of orders in {place}"
 
 
 def test_a_name_that_is_chosen_is_made_once(cluster: LocalCluster, tmp_path: Path):
@@ -133,6 +134,14 @@ def test_what_is_wrong_is_said_in_a_line(cluster: LocalCluster, tmp_path: Path):
         f"snapshot delete orders {place} x --yes", exit_codes.REFUSED
     )
     assert "--keep N" in refused(f"snapshot delete orders {place}", exit_codes.USAGE)
+    made = cluster.json(f"snapshot create orders {place}")["id"]
+    for which in (made, "--keep 0"):
+        assert "1 snapshot of orders would be deleted: --yes" in refused(
+            f"snapshot delete orders {place} {which}", exit_codes.USAGE
+        )
+    assert "there is no snapshot of nosuch" in refused(
+        f"snapshot list nosuch {place}", exit_codes.REFUSED
+    )
     nobody = "--cluster shardlog://127.0.0.1:1 --timeout 0.3"
     assert "127.0.0.1:1" in refused(
         f"snapshot create orders {place} {nobody}", exit_codes.UNAVAILABLE
@@ -165,10 +174,70 @@ def test_damage_is_told_with_its_place(cluster: LocalCluster, tmp_path: Path):
     assert last == "shardlog: 1 of 1 segments are damaged"
     told = cluster.run(f"snapshot restore copy {place} --from orders", exit_codes.DAMAGED).stderr
     assert str(segment) in told.splitlines()[-1]
+    assert "copy is not complete: it has at least 0 of 1,000 records" in told
     manifest = tmp_path / "snapshots" / "orders" / "snapshots" / f"{made['id']}.json"
     manifest.write_bytes(manifest.read_bytes()[:100])
     told = cluster.refused(f"snapshot verify orders {place}", exit_codes.DAMAGED)
     assert f"{made['id']}.json is damaged" in told
+
+
+def test_a_restore_from_a_damaged_snapshot_leaves_nothing_that_looks_whole(
+    cluster: LocalCluster, tmp_path: Path
+):
+    place = f"file://{tmp_path}/snapshots"
+    cluster.run("shard create long --replicas 1")
+    for _ in range(3):  # a batch each, and a segment each
+        cluster.append("long", [b"%d" % number + bytes(700) for number in range(100)])
+    made = cluster.json(f"snapshot create long {place} --segment-bytes 65536")
+    assert made["written_segments"] == 3
+    middle = sorted((tmp_path / "snapshots" / "long" / "segments").iterdir())[1]
+    whole = middle.read_bytes()
+    restore = f"snapshot restore copied {place} --from long --replicas 1"
+
+    middle.write_bytes(whole[:-1])
+    told = cluster.refused(restore, exit_codes.DAMAGED)
+    assert f"it has {len(whole) - 1} bytes, not {len(whole)}" in told
+    middle.unlink()
+    assert "it is missing" in cluster.refused(restore, exit_codes.DAMAGED)
+    cluster.refused("shard get copied", exit_codes.REFUSED)
+
+    middle.write_bytes(whole[:3000] + bytes([whole[3000] ^ 1]) + whole[3001:])
+    told = cluster.run(restore, exit_codes.DAMAGED).stderr.splitlines()[-1]
+    assert str(middle) in told
+    assert "copied is not complete: it has at least 100 of 300 records" in told
+    assert "the same command goes on" in told
+    check = f"{restore} --check"
+    assert "copied is not complete: it has 100 of 300" in cluster.refused(check, exit_codes.REFUSED)
+
+    middle.unlink()  # the remedy: the log still has it
+    cluster.run(f"snapshot create long {place} --segment-bytes 65536")
+    assert middle.read_bytes() == whole
+    mended = cluster.json(restore)
+    assert (mended["records"], mended["skipped"]) == (300, 100)
+    assert cluster.read("copied") == cluster.read("long")
+    assert "copied has all 300 records" in cluster.run(check).stdout
+
+
+def test_a_damaged_manifest_of_an_older_snapshot_is_in_nobodys_way(
+    cluster: LocalCluster, tmp_path: Path
+):
+    place = f"file://{tmp_path}/snapshots"
+    old, new = (cluster.json(f"snapshot create orders {place}")["id"] for _ in range(2))
+    manifests = tmp_path / "snapshots" / "orders" / "snapshots"
+    (manifests / f"{old}.json").write_bytes(b"{")
+    assert cluster.json(f"snapshot verify orders {place}")["id"] == new
+    made = cluster.run(f"snapshot create orders {place} --keep 1")
+    assert f"an earlier snapshot: {place}/orders/snapshots/{old}.json is damaged" in made.stderr
+    assert f"{old}.json is damaged" in made.stderr.splitlines()[-1]
+    assert "delete that one by its ID first" in made.stderr.splitlines()[-1]
+    assert not (manifests / f"{new}.json").exists()
+    newest = cluster.json(f"snapshot create orders {place}")["id"]
+    (manifests / f"{newest}.json").write_bytes(b"{")
+    told = cluster.refused(f"snapshot verify orders {place}", exit_codes.DAMAGED)
+    assert f"{newest}.json is damaged" in told
+    assert f"`shardlog snapshot delete orders URL {newest}` takes it away" in told
+    cluster.run(f"snapshot delete orders {place} {old} {newest} --yes")
+    cluster.run(f"snapshot verify orders {place}")
 
 
 @pytest.mark.needs("go")

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 CONNECT_TIMES_MAX = 10
 _NOT_CONNECTED = "Python worker failed to connect back"
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that ends before compiling well would pay."""
 
 
@@ -29,7 +29,7 @@ def configured(builder: SparkSession.Builder, warehouse: Path) -> SparkSession.B
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", _SHORT_LIVED)
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
         .config("spark.python.authenticate.socketTimeout", "120s")
         .config("spark.sql.warehouse.dir", str(warehouse / "warehouse"))
     )

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from click.testing import CliRunner
 from local.commands import LocalCluster
 from pyspark.sql import SparkSession
+from snapshots.s3 import BUCKET, s3_endpoint
 
 from shardlog.cli.main import main
 from shardlog.cli.spark import JOBS as SPARK_JOBS
@@ -23,6 +25,7 @@ from shardlog.client.blocking import Client
 from shardlog.client.records import Record
 from shardlog_spark import audit_job, compact_job, export_job, profile_job, sessionize_job
 from spark.made_snapshots import Made
+from spark.sessions import SHORT_LIVED
 
 pytestmark = [pytest.mark.needs("java"), pytest.mark.xdist_group("spark")]
 EVENTS = "events"
@@ -59,6 +62,9 @@ def lived(cluster: LocalCluster, url: str) -> list[Record]:
                 cluster.run(f"shard scale {EVENTS} --replicas 2")
         producer.flush()
         cluster.run(f"shard scale {EVENTS} --replicas 3")
+        found = cluster.shard(EVENTS)
+        other = next(name for name in found["ensemble"] if name != found["leader"])
+        cluster.run(f"ops promote {EVENTS} {other}")  # an epoch without records
         return list(client.read(EVENTS))
 
 
@@ -175,10 +181,19 @@ def test_profile_as_a_table_and_as_a_page(
     assert f"{len(lived):,}" in told
     assert f"{KEYS}; 2 records without" in told
     page = html.read_text()
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 6
     assert f"Profile of {EVENTS}" in page
-    epochs = told.partition("epoch ")[2].splitlines()[1:-1]
-    assert len(epochs) >= 2  # the leader was killed
+    epochs = [line.split() for line in told.partition("epoch ")[2].splitlines()[1:-1]]
+    newest = max((kept / EVENTS / "snapshots").iterdir(), key=_is_led)
+    history = json.loads(newest.read_text())["history"]
+    assert [int(each[0]) for each in epochs] == [each["epoch"] for each in history]
+    assert len([each for each in epochs if each[2] != "0"]) >= 2  # the leader was killed
+    assert epochs[-1][2:] == ["0", "no", "records"]
+    assert f'<td>{epochs[-1][0]}</td><td class="number">{history[-1]["first"]:,}</td>' in page
+
+
+def _is_led(manifest: Path) -> bool:
+    return json.loads(manifest.read_text())["node"] is None
 
 
 def test_compact_leaves_the_latest_of_each_key(
@@ -219,6 +234,55 @@ def test_sessions_of_a_snapshot_and_of_a_stream(
     assert closed.items() <= streamed.items() <= wanted.items()
 
 
+def test_what_comes_too_late_is_dropped_from_a_stream(
+    spark: SparkSession, cluster: LocalCluster, url: str, tmp_path: Path
+):
+    cluster.run("shard create belated --replicas 1")
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    line = ["--cluster", url, "--shard", "belated", "--gap", "10 minutes", "--late", "1 hour"]
+    line += ["--out", str(out), "--checkpoint", str(checkpoint), "--once"]
+    hour = DAY_MS // 24
+    with Client(url) as client:
+        for times in ((0, DAY_MS), (2 * hour, DAY_MS - hour // 2, 3 * DAY_MS)):
+            with client.producer("belated") as producer:
+                for ms in times:
+                    producer.append(b"x", b"key", timestamp_ms=BEGUN_MS + ms)
+            assert sessionize_job.main(line) == 0
+    rows = spark.read.parquet(str(out)).select("start", "records").collect()
+    began = datetime.fromtimestamp(BEGUN_MS / 1000, UTC).replace(tzinfo=None)
+    found = {(row["start"] - began).total_seconds() * 1000: row["records"] for row in rows}
+    assert found == {0: 1, DAY_MS - hour // 2: 1, DAY_MS: 1}
+
+
+@pytest.mark.needs("go")
+def test_a_job_by_spark_submit_from_s3(
+    cluster: LocalCluster,
+    lived: list[Record],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A Spark of its own: what its processes need comes from the environment."""
+    out = tmp_path / "out"
+    with s3_endpoint(tmp_path / "s3") as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+        place = f"s3://{BUCKET}/snapshots"
+        cluster.run(f"snapshot create {EVENTS} {place}")
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        result = subprocess.run(
+            [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false",
+             "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.memory=1g",
+             "--conf", "spark.sql.shuffle.partitions=2", "--driver-java-options", SHORT_LIVED,
+             JOBS / "compact.py", "--snapshots", place, "--shard", EVENTS, "--out", out],
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert f"compacted to {out}" in result.stdout
+    assert (out / "_SUCCESS").exists()
+    assert list(out.glob(f"shard={EVENTS}/*.parquet"))
+
+
 def sessions(records: Sequence[Record], gap_ms: int) -> dict[tuple[bytes, datetime], int]:
     """What `sessionize` should find, in plain Python."""
     found: dict[tuple[bytes, datetime], int] = {}
@@ -250,9 +314,22 @@ def test_each_job_is_a_script_and_a_command(script: Path):
     assert result.output == told
 
 
+def test_the_jobs_are_listed():
+    for line in (["spark", "--help"], ["spark"]):
+        told = CliRunner().invoke(main, line).output
+        assert all(name in told and about in told for name, about in SPARK_JOBS.items())
+    assert CliRunner().invoke(main, ["spark", "--help"]).exit_code == 0
+
+
 def test_what_a_job_cannot_do_is_told(
-    spark: SparkSession, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    kept: Path,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     assert export_job.main(arguments(kept, "--out", tmp_path / "there")) == 9
     assert capsys.readouterr().err == f"export: {tmp_path}/there exists\n"
@@ -263,3 +340,28 @@ def test_what_a_job_cannot_do_is_told(
     assert audit_job.main(arguments(kept, shard="none")) == 9
     assert "there is no snapshot of a node of none" in capsys.readouterr().err
     assert profile_job.main(arguments(kept, "--html", tmp_path / "no" / "x.html")) == 9
+    capsys.readouterr()
+
+    def told(job: Job, line: Sequence[str], status: int) -> str:
+        assert job(line) == status
+        (found,) = capsys.readouterr().err.splitlines()
+        return found
+
+    for option, given in (("--gap", "soon"), ("--late", "later")):
+        line = arguments(kept, "--out", "x", option, given)
+        assert f"{option} is '{given}': a duration" in told(sessionize_job.main, line, 2)
+    for scheme in ("s3", "s3a", "foo"):
+        out = f"{scheme}://bucket/x"
+        for line in (arguments(kept, "--out", out), arguments(kept, "--out", out, "--append")):
+            assert f"Spark cannot write to {out}: " in told(export_job.main, line, 2)
+    backwards = ("--from", json.dumps({EVENTS: 500}), "--to", json.dumps({EVENTS: 100}))
+    line = arguments(kept, "--out", "x", *backwards)
+    assert "from offset 500 to 100" in told(export_job.main, line, 2)
+    silent = ["--cluster", "shardlog://127.0.0.1:1", "--timeout", "0.3", "--shard", EVENTS]
+    line = [*silent, "--out", "x"]
+    assert "finding the beginning of 'events' was not done" in told(export_job.main, line, 8)
+    stream = ["--out", "x", "--checkpoint", "y", "--once"]
+    told(sessionize_job.main, [*silent, *stream], 8)
+    unknown = ["--cluster", url, "--shard", "nosuch", *stream]
+    assert "there is no shard 'nosuch'" in told(sessionize_job.main, unknown, 9)
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]

@@ -102,6 +102,14 @@ def test_what_cannot_be_read(read: Read):
     beyond = json.dumps({SHARD: 99_999_999})
     assert "offset 99999999 is out of range" in told(lambda: read(endingOffsets=beyond).count())
     assert "'colour'" in told(lambda: read(colour="red"))
+    backwards = {
+        "startingOffsets": json.dumps({SHARD: 500}),
+        "endingOffsets": json.dumps({SHARD: 100}),
+    }
+    assert "from offset 500 to 100" in told(lambda: read(**backwards).count())
+    assert "BadOption" in told(
+        lambda: read(startingOffsets="latest", endingOffsets="earliest").count()
+    )
 
 
 def test_what_is_not_there(spark: SparkSession, place: str, url: str, tmp_path: Path):

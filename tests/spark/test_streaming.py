@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from local.commands import LocalCluster
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from shardlog.client.blocking import Client
 from spark.conftest import SHARD
@@ -142,6 +143,51 @@ def test_what_is_gone_is_told_or_skipped(
     run(stream(spark, url, "trimmed", failOnDataLoss="false", **options), tmp_path / "two")
     rows = spark.read.parquet(str(tmp_path / "two" / "out")).collect()
     assert min(row["offset"] for row in rows) >= first
+
+
+def test_a_cluster_that_goes_away_in_the_middle_leaves_nothing_that_looks_complete(
+    spark: SparkSession, cluster: LocalCluster, url: str, tmp_path: Path
+):
+    """The only node that has the shard hangs when the first rows have come."""
+    cluster.run("shard create away --replicas 1")
+    with Client(url) as client, client.producer("away") as producer:
+        for _ in range(48):
+            producer.append_many([bytes(10_000)] * 100)
+    reading, gone = tmp_path / "reading", tmp_path / "gone"
+
+    def waits(rows: Iterable[Row]) -> Iterator[Row]:
+        """In a process that does not know this module."""
+        deadline = time.monotonic() + TIMEOUT_S
+        for row in rows:
+            reading.touch()
+            while not gone.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield row
+
+    source = spark.read.format("shardlog").option("subscribe", "away").option("columns", "value")
+    rows = source.option("shardlog.bootstrap.servers", url).option("timeoutMs", "3000").load()
+    writing = spark.createDataFrame(rows.rdd.mapPartitions(waits), rows.schema).write
+    leader = cluster.shard("away")["leader"]
+    with ThreadPoolExecutor(1) as executor:
+        failed = executor.submit(told, lambda: writing.parquet(str(tmp_path / "out")))
+        until(lambda: reading.exists() or failed.done())
+        cluster.run(f"local pause {leader}")
+        try:
+            gone.touch()
+            line = failed.result(TIMEOUT_S)
+        finally:
+            cluster.run(f"local resume {leader}")
+    assert "NoAnswer: " in line
+    assert "'away'" in line
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
+    assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+def until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not there():
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s"
+        time.sleep(0.05)
 
 
 def test_what_cannot_be_streamed_is_told_before_a_task_starts(

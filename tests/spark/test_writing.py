@@ -86,4 +86,4 @@ def test_what_cannot_be_written(spark: SparkSession, cluster: LocalCluster, url:
     assert "more than 1 partitions: option 'sessions'" in told(
         lambda: write(many, url, "unwritten", sessions=1)
     )
-    assert "there is no shard 'none'" in told(lambda: write(many, url, "none"))
+    assert "CannotWrite: there is no shard 'none'" in told(lambda: write(many, url, "none"))
