@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from e2e import source_cluster
 from e2e.binaries import PROGRAMS
 
 ROOT = Path(__file__).parent.parent
 APART = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-HIDDEN = "for each in /run /var/lib /var/log; do mount -t tmpfs -o size=9g tmpfs $each; done"
+ROOM = f"size={source_cluster.FREE_BYTES_MIN + (1 << 30)}"
+HIDDEN = f"for each in /run /var/lib /var/log; do mount -t tmpfs -o {ROOM} tmpfs $each; done"
 CONNECTED = """
 ip link set lo up
 ip link add uplink type bridge
