@@ -21,7 +21,12 @@ from e2e.binaries import PROGRAMS
 ROOT = Path(__file__).parent.parent
 APART = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 ROOM = f"size={source_cluster.FREE_BYTES_MIN + (1 << 30)}"
-HIDDEN = f"for each in /run /var/lib /var/log; do mount -t tmpfs -o {ROOM} tmpfs $each; done"
+HIDDEN = f"""
+cut -d ' ' -f 2 /proc/self/mounts | grep shardlog-e2e | sort -r | xargs -r umount --lazy
+for each in /run /var/lib /var/log; do mount -t tmpfs -o {ROOM} tmpfs $each; done
+echo 0 > /proc/sys/net/ipv4/ip_forward
+"""
+"""A cluster that runs on this machine at the same time is not seen."""
 CONNECTED = """
 ip link set lo up
 ip link add uplink type bridge
