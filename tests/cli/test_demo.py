@@ -41,7 +41,8 @@ def demo(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def read_to(process: subprocess.Popen[str], act: str) -> None:
     """Until this act is over."""
     assert process.stdout is not None
-    assert any(act in line for line in process.stdout), act
+    assert process.stderr is not None
+    assert any(act in line for line in process.stdout), process.stderr.read()
 
 
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path):

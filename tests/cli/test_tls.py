@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+import uvloop
 from click.testing import CliRunner, Result
 from client.cluster import SHARD, ClientCluster
 from transport.ends import certificates
@@ -46,7 +47,8 @@ def test_records_go_there_and_back(tmp_path: Path):
                 await asyncio.to_thread(run, environment, "tail", SHARD, "-n", "1", *at),
             ]
 
-    appended, read, tail = asyncio.run(told())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as nodes have it
+        appended, read, tail = runner.run(told())
     assert appended.exit_code == 0, appended.output
     assert read.output == "one\ntwo\n"
     assert tail.output == "two\n"

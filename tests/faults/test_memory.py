@@ -34,9 +34,9 @@ MORE_MIB = 64
 WARM_UP_MIB = 48
 APPENDED_MIB = 128
 """Twice as much as may wait: if it were kept it would show."""
-MORE_BY_CLIENTS_MIB = 128
-"""`node_inflight_bytes_max` for appends, half of it for answers, and a third of that again for what
-an allocator has not given back yet."""
+MORE_BY_CLIENTS_MIB = 192
+"""`node_inflight_bytes_max` for appends, half of it for answers and half for unfinished frames, and
+half of all that again for what an allocator has not given back yet."""
 RUDE = 64
 RUDENESS: list[tuple[Ask, int]] = [
     (reads, 16),

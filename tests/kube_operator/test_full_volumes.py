@@ -18,6 +18,8 @@ THREE = "node-0 node-1 node-2"
 NODE = "node-1"
 VOLUME_MIB = 16
 VALUE = bytes(64 << 10)
+APPENDS = 64
+"""Many segments, and yet no more than fits into the volume once there is room."""
 FULL = ["Warning", "VolumeFull"]
 TOLD = f"no space left on the volume of {NODE}"
 
@@ -67,8 +69,9 @@ async def append_until_full(it: Installation) -> None:
         Client(f"http://{it.operator.address}") as client,
         client.producer("orders") as producer,
     ):
-        while it.condition("Ready").get("reason") != "VolumeFull":
+        for _ in range(APPENDS):
             await producer.append(VALUE)
+    await until_told(it)
 
 
 def test_a_shard_that_serves_names_the_volume_that_ran_full(tmp_path: Path, volume: SmallVolume):

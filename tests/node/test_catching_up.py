@@ -95,6 +95,7 @@ def test_T5_an_emptied_volume_never_votes_and_comes_back_under_a_new_incarnation
             written = await cluster.fill(LOG_BYTES)
             leader, (lost, other) = await cluster.roles()
             await cluster.until_equal([leader, lost, other])
+            await until_true(lambda: is_told(cluster, lost), "it does not say that it is open")
             (opened, *_) = cluster.told(lost, "replica opened")
             for node in (lost, other):
                 cluster.nodes[node].kill()
@@ -123,6 +124,9 @@ def test_T5_an_emptied_volume_never_votes_and_comes_back_under_a_new_incarnation
             assert again[-1]["incarnation"] != opened["incarnation"]
             await cluster.until_equal([leader, lost, other])
             assert await cluster.values() == written
+
+    async def is_told(cluster: Transfers, node: str) -> bool:
+        return bool(cluster.told(node, "replica opened"))
 
     async def alive(cluster: Transfers, node: str) -> bool:
         found = await cluster.ask("GET", "/v1/nodes")

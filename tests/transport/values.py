@@ -69,7 +69,7 @@ def of(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
 
 
 def numbers(name: str) -> st.SearchStrategy[int]:
-    return U32 if name in ("count", "entries_max") else U64
+    return U32 if name in ("count", "entries_max", "more") else U64
 
 
 @functools.cache
