@@ -22,4 +22,4 @@ def test_the_api_server_is_restarted(scenarios: Scenarios):
 
 def started(metrics: str) -> str:
     lines = metrics.splitlines()
-    return next(line for line in lines if line.startswith("process_start_time_seconds"))
+    return next(line.split()[1] for line in lines if line.startswith("process_start_time_seconds"))

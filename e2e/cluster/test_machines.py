@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from e2e.cluster.release import Pod
 from e2e.cluster.scenario import Scenario, Scenarios
 
 
@@ -41,13 +42,16 @@ def test_a_machine_loses_power(scenarios: Scenarios):
         finally:
             release.cluster.start(machine)
         it.prove(
-            "pod UID and restarts",
-            (before.uid, before.restarts),
-            lambda: (found := release.pod(member)) and (found.uid, found.restarts),
+            "restarts and pod UID", life(before), lambda: (pod := release.pod(member)) and life(pod)
         )
         release.until(lambda: _is_up(scenarios, machine), f"{machine} is not Ready")
         it.until_steady()
         release.until_whole()
+
+
+def life(pod: Pod) -> str:
+    """Another one after a restart of its containers, and after that of the pod."""
+    return f"{pod.restarts} of {pod.uid}"
 
 
 def machine_of_one_node(scenarios: Scenarios) -> tuple[str, str]:

@@ -73,7 +73,7 @@ def tell(it: Scenario, struck: Record, after: Record) -> None:
     operation = struck.operation
     assert operation is not None
     epochs = after.shard.epoch - struck.shard.epoch
-    how = "in the same epoch" if not epochs else f"{epochs} epochs later"
+    how = {0: "in the same epoch", 1: "in the next epoch"}.get(epochs, f"{epochs} epochs later")
     it.proofs.append(
         f"{operation.value.lower()} killed in {struck.phase}, version {struck.version} of the "
         f"record: completed {how}"
