@@ -11,15 +11,11 @@ import pytest
 from faults.small_volume import SmallVolume, small_volume
 
 from kube_operator.installation import Installation, shard_body
-from shardlog.client.client import Client
 
 Json = Any
 THREE = "node-0 node-1 node-2"
 NODE = "node-1"
 VOLUME_MIB = 16
-VALUE = bytes(64 << 10)
-APPENDS = 64
-"""Many segments, and yet no more than fits into the volume once there is room."""
 FULL = ["Warning", "VolumeFull"]
 TOLD = f"no space left on the volume of {NODE}"
 
@@ -59,35 +55,6 @@ def test_a_shard_for_which_there_is_no_room_says_so_and_recovers(
             await it.api.until(lambda: warned(it) == [TOLD])
             volume.make_room()
             assert "waitingFor" not in await it.ready()
-            await it.api.until(lambda: "GoesOn" in it.reasons())
-
-    asyncio.run(story())
-
-
-async def append_until_full(it: Installation) -> None:
-    async with (
-        Client(f"http://{it.operator.address}") as client,
-        client.producer("orders") as producer,
-    ):
-        for _ in range(APPENDS):
-            await producer.append(VALUE)
-    await until_told(it)
-
-
-def test_a_shard_that_serves_names_the_volume_that_ran_full(tmp_path: Path, volume: SmallVolume):
-    async def story() -> None:
-        async with Installation(tmp_path, THREE).running() as it:
-            await it.api.create("shards", shard_body(replicas=3))
-            await it.ready()
-            volume.fill()
-            await append_until_full(it)
-            ready = it.condition("Ready")
-            assert (ready["status"], ready["message"]) == ("False", TOLD)
-            await it.api.until(lambda: it.condition("Available")["status"] == "True")
-            await it.api.until(lambda: it.condition("FullyReplicated")["message"] == TOLD)
-            await it.api.until(lambda: warned(it) == [TOLD])
-            volume.make_room()
-            await it.ready()
             await it.api.until(lambda: "GoesOn" in it.reasons())
 
     asyncio.run(story())
