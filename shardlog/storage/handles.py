@@ -104,14 +104,19 @@ class Handles:
         if held.forgotten and not held.pins:
             held.file.close()
 
-    def forget(self, path: str) -> None:
-        """The file is about to be removed or replaced; whoever uses it keeps it till then."""
+    def forget(self, path: str) -> bool:
+        """The name is about to mean nothing, or another file; whoever uses it keeps this one.
+
+        Whether nobody does.
+        """
         with self._lock:
             held = self._open.pop(path, None)
-            if held is not None:
-                held.forgotten = True
-                if not held.pins:
-                    held.file.close()
+            if held is None:
+                return True
+            held.forgotten = True
+            if not held.pins:
+                held.file.close()
+            return not held.pins
 
     def close(self) -> None:
         with self._lock:

@@ -29,6 +29,7 @@ from shardlog.storage.opening import tail_from
 from shardlog.storage.root import Root
 from shardlog.storage.scan import Bounds, Scan
 from shardlog.storage.segment import MAKING, SUFFIX, Segment, name_of, numbers_in
+from shardlog.storage.spares import PREFIX
 from shardlog.storage.superblock import COPIES, NAME, Copy, SuperblockFile
 
 Listing = list[str]
@@ -213,6 +214,8 @@ class Inspection:
             elif name.endswith(SUFFIX):
                 self._tell_left_over(path, lineage)
                 found.append(SegmentSummary(path, left_over=True))
+            elif name.startswith(PREFIX):
+                self._tell(path, 0, "kept to become a segment", Consequence.REMOVED)
             elif name.startswith(NAME) and name != NAME:
                 self._tell(path, 0, "left over from writing a superblock", Consequence.IGNORED)
             elif name != NAME:

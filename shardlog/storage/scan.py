@@ -198,12 +198,20 @@ class Scan:
     # --- the end ---------------------------------------------------------------------------------
 
     def _torn(self, segment: Segment) -> Iterator[Found]:
-        """Bytes behind the log's end: a write that was never acknowledged."""
+        """A write behind the log's end that was never acknowledged.
+
+        It begins with the header that comes next, or where that is still blank.  Anything else is
+        what the file held when it was another segment.
+        """
         position = segment.position
         length = min(GROUP_BYTES_MAX, segment.head.size - position)
         data = _read(segment, position, length)
         used = length if data is None else len(data.rstrip(b"\0"))
         if not used or self.at < self.bounds.commit:
+            return
+        begins = b"" if data is None else data[:ENTRY_HEADER_BYTES]
+        there = unpack_header(begins) if any(begins) else None
+        if any(begins) and (there is None or there[0].base != self.at):
             return
         what = "a write that was cut short, and never acknowledged"
         self._tell(self.at, OPEN_END, segment.path, position, what, Consequence.REMOVED)

@@ -39,6 +39,7 @@ from shardlog.storage.layout import (
     unpack_header,
     unpack_slot,
 )
+from shardlog.storage.spares import Spares
 
 SUFFIX = ".segment"
 RUN_SLOTS = 256
@@ -112,21 +113,26 @@ class Segment:
 
     @classmethod
     def make(
-        cls, handles: Handles, directory: str, head: Head, zeroed: int, lost: int = 0
+        cls, handles: Handles, spares: Spares, directory: str, head: Head, zeroed: int,
+        lost: int = 0,
     ) -> Segment:
         """A new file, durable with its name; the slots and `zeroed` bytes behind are written out.
 
         The first `lost` slots are made unreadable: something may have been there.
 
         A block that was only reserved has to be recorded as written at its first sync; one that
-        holds zeros already has not.
-        """
+        holds zeros already has not, nor has one of a spare file.
+        """  # fmt: skip
         files = handles.files
         path = f"{directory}/{name_of(head.lineage, head.number)}"
         making = f"{directory}/{MAKING}"
-        file = files.create(making)
+        spared = spares.take(head.size, making)
+        file = files.open(making) if spared else files.create(making)
         try:
-            file.allocate(head.size)
+            if spared:
+                zeroed = 0
+            else:
+                file.allocate(head.size)
             copy = pack_head(head)
             blank = min(head.body_start + zeroed, head.size) - SLOTS_START
             slots = LOST_SLOT * lost

@@ -38,6 +38,7 @@ from shardlog.storage.segment import (
     remove,
     wipe,
 )
+from shardlog.storage.spares import SPARES_MAX, Spares
 
 _NO_CONTEXT = Context(0, 0)
 RUN_BYTES_MAX = 1 << 20
@@ -67,13 +68,17 @@ class Segments:
         self.table: tuple[tuple[Segment, ...], tuple[int, ...]] = ((), ())
         self.end = 0
         self.doubt = 0
+        self.spares = Spares(handles, directory)
+        # How many segments there had been when the log was last trimmed.
+        self._made_at_trim = 0
 
     # --- opening ---------------------------------------------------------------------------------
 
     def open(self, root: Root) -> None:
         """Those of this lineage that are not trimmed; what is left over of others is removed."""
-        files = self.handles.files
-        names = [name for name in files.list(self.directory) if name.endswith(SUFFIX)]
+        present = self.handles.files.list(self.directory)
+        self.spares.remove_left_over(present)
+        names = [name for name in present if name.endswith(SUFFIX)]
         kept: list[Segment] = []
         for name in names:
             path = f"{self.directory}/{name}"
@@ -95,6 +100,7 @@ class Segments:
             raise Damaged(kept[0].path, 0, f"the segment with offset {root.first} is missing")
         self._set(kept)
         self.end = root.first
+        self._made_at_trim = self.made
 
     def _remove_left_over(self, path: str, root: Root) -> None:
         """Of an earlier log, or of a segment that was not finished; but not a renamed one."""
@@ -142,7 +148,9 @@ class Segments:
         number = last.head.number + 1 if last else 0
         incarnation = root.superblock.incarnation
         head = Head(root.shard, incarnation, root.lineage, number, first, 0, slots, size)
-        made = Segment.make(self.handles, self.directory, head, plan.zeroed_bytes, lost)
+        made = Segment.make(
+            self.handles, self.spares, self.directory, head, plan.zeroed_bytes, lost
+        )
         self._set((*self.items, made))
         return made
 
@@ -150,6 +158,8 @@ class Segments:
         """An empty log that begins at `first`; the files are somebody else's to remove."""
         self._set(())
         self.end, self.doubt = first, 0
+        self._made_at_trim = 0
+        self.spares.drop()
 
     # --- finding ---------------------------------------------------------------------------------
 
@@ -411,8 +421,18 @@ class Segments:
         return clean
 
     def trim(self, first: int) -> None:
-        """Remove the segments that end at or below `first`; the last one stays."""
+        """Let go of the segments that end at or below `first`; the last one stays.
+
+        As many files are kept as were used since the last time, so a log at rest keeps few.
+        """
+        wanted = min(self.made - self._made_at_trim, SPARES_MAX)
+        self._made_at_trim = self.made
+        size = self.items[-1].head.size if self.items else 0
         while len(self.items) > 1 and self.items[1].first <= first:
             gone = self.items[0]
             self._set(self.items[1:])
-            remove(self.handles, gone.path)
+            if gone.head.size == size and len(self.spares) < wanted:
+                self.spares.keep(gone.path, size)
+            else:
+                remove(self.handles, gone.path)
+        self.spares.drop(wanted)

@@ -21,13 +21,14 @@ from shardlog.protocol.effects import (
     TruncateLog,
     WriteSuperblock,
 )
-from shardlog.protocol.entry import Entry
+from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry
 from shardlog.protocol.history import Span
 from storage.driver import Driver, begun
 from storage.states import after, chain, superblock, write
 
 ENTRIES = chain(24, records=(1, 3, 2))
 """Eight fill a segment."""
+MORE = after(ENTRIES, 12)
 
 
 def base_of(number: int) -> int:
@@ -53,8 +54,16 @@ def fenced(epoch: int, commit: int = 0) -> WriteSuperblock:
 
 def epoch_2(number: int, commit: int = 0, **changes: object) -> WriteSuperblock:
     """Epoch 2 begins in the place of `ENTRIES[number]`."""
-    history = (Span(1, 0), Span(2, base_of(number)))
+    return epoch_2_from(base_of(number), commit, **changes)
+
+
+def epoch_2_from(offset: int, commit: int = 0, **changes: object) -> WriteSuperblock:
+    history = (Span(1, 0), Span(2, offset))
     return WriteSuperblock(superblock(2, history=history, commit=commit, **changes))
+
+
+def trim_before(number: int) -> TrimLog:
+    return TrimLog(base_of(number), ENTRIES[number].header.parent)
 
 
 def many_spans(count: int) -> WriteSuperblock:
@@ -185,6 +194,25 @@ LIVES = {
         twenty,
         (epoch_1(end_of(10), sessions_at=end_of(10)),),
         (write(ENTRIES[20:21], end_of(12)),),
+    ),
+    "trimmed files are written again": life(
+        begun,
+        (write(ENTRIES[:12]),),
+        (write(ENTRIES[12:14], end_of(9)), trim_before(9)),
+        (write(ENTRIES[14:17], end_of(12)),),
+        (write(ENTRIES[17:21], end_of(17)), trim_before(17)),
+        (write(ENTRIES[21:], end_of(20)), epoch_1(end_of(20))),
+        (write(MORE[:9], end_of(20)),),
+        (fenced(2, end_of(20)),),
+        (TruncateLog(MORE[6].header.end), Barrier()),
+        (epoch_2_from(MORE[7].header.base, end_of(20)),),
+        (write(after([*ENTRIES, *MORE[:7]], 3, epoch=2)),),
+    ),
+    "trimmed, started over, written again": life(
+        begun,
+        (write(ENTRIES[:12], end_of(9)), trim_before(9)),
+        (ResetLog(0, GENESIS_CHECKSUM), epoch_1()),
+        (write(ENTRIES[:10]),),
     ),
     "truncate in the last segment, adopt, append": life(
         twelve,
