@@ -57,7 +57,8 @@ PARTS = ("append", "tail", "kill", "cut")
 CLIENT_BATCHES = (256 << 10, 1 << 20)
 LONE_ROUNDS = 3
 READERS = 2
-KEPT_RECORDS = 1_000_000
+KEPT_BYTES = 512 << 20
+"""A log that is written for long is trimmed as it grows, and goes round in the same files."""
 LONG_S = 600
 TAIL_SECONDS_FACTOR = 5
 RESIDENT_MIB_MAX = 200
@@ -119,7 +120,6 @@ class Appending:
         await self._independent()
         await self._lone()
         await self._offered()
-        self._trim()
 
     async def _saturated(self) -> None:
         seconds, turns = self.seconds, self.turns
@@ -128,11 +128,11 @@ class Appending:
             pattern = partial(saturated, seconds=seconds, batch_bytes=size, window=window)
             bare[size] = await self._yardstick(f"saturated {size}", pattern)
             node[size] = await self._bare(f"saturated {size}", pattern)
-            self._trim()
+            self.cluster.until_whole(SHARD)
         for size in CLIENT_BATCHES:
             flood = node_load.saturated(self.cluster.url, SHARD, seconds, size)
             client[size] = await self._client(f"saturated {size}", flood)
-            self._trim()
+            self.cluster.until_whole(SHARD)
         turns.saturated_bare.append(bare)
         turns.saturated_node.append(node)
         turns.saturated_client.append(client)
@@ -183,13 +183,6 @@ class Appending:
         result, used = await where.watched(pattern)
         self.turns.cores.setdefault(name, []).append(used)
         return result
-
-    def _trim(self) -> None:
-        """A run leaves some gigabytes behind otherwise."""
-        reports = self.cluster.until_whole(SHARD)["reports"]
-        first = max(each["commit"] for each in reports) - KEPT_RECORDS
-        if first > 0:
-            self.cluster.trim(SHARD, first)
 
 
 def _best(rates: dict[int, Rate]) -> float:
@@ -313,7 +306,7 @@ async def measure(given: argparse.Namespace) -> tuple[list[Figure], dict[str, ob
     with ExitStack() as stack:
         within = stack.enter_context(tempfile.TemporaryDirectory(dir=given.directory))
         made = stack.enter_context(cluster(within))
-        made.create(SHARD)
+        made.create(SHARD, KEPT_BYTES)
         if "append" in given.only:
             with yardstick_of(within) as bare:
                 appending = Appending(made, bare, OneSync(f"{within}/one-sync"), given.seconds)

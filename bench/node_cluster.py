@@ -44,16 +44,16 @@ class Cluster:
     def coordinator(self) -> Coordinator:
         return Coordinator(self.url)
 
-    def create(self, shard: str) -> None:
-        self.coordinator.post("shards", body={"name": shard, "replicas": 3})
+    def create(self, shard: str, kept_bytes: int | None = None) -> None:
+        """Of which no more than so many bytes are kept."""
+        body: dict[str, Any] = {"name": shard, "replicas": 3}
+        if kept_bytes is not None:
+            body["retention"] = {"bytes": kept_bytes, "time_ms": None}
+        self.coordinator.post("shards", body=body)
         self.until_whole(shard)
 
     def shard(self, shard: str) -> Any:
         return self.coordinator.shard(shard)
-
-    def trim(self, shard: str, first: int) -> None:
-        self.coordinator.post("shards", shard, "operations",
-                              body={"operation": "trim", "first": first})  # fmt: skip
 
     def until_whole(self, shard: str) -> Any:
         """The shard, once it is led and every replica follows closely."""

@@ -1,4 +1,4 @@
-"""When those who append give way to those who are behind.
+"""When those who append have to wait: for those who are behind, or for the leader's own disk.
 
 A follower that was away, or a new node, is fed out of what the clients leave of the processor, the
 network and the disk.  If they leave too little it falls further behind with every second, and a
@@ -11,6 +11,9 @@ counts as under way for its connection and for the node, so it is bounded as eve
 
 One that takes hardly anything, because its own disk stalls say, is not waited for; and where giving
 way has not helped for a while it ends, or clients would pay for nothing.
+
+Two followers commit without the leader, so its disk may be the slowest of all and fall behind by
+more than it may.  Long before that the gate is closed, until most of it is written.
 """
 
 from __future__ import annotations
@@ -104,19 +107,20 @@ class GivingWay:
 
 
 class Gate:
-    """Appends to one shard, which pass at once unless they have to give way."""
+    """Appends to one shard, which pass at once unless they have to give way, or it is `closed`."""
 
-    __slots__ = ("_held", "_left_bytes", "way")
+    __slots__ = ("_held", "_left_bytes", "closed", "way")
 
     def __init__(self) -> None:
         self.way = GivingWay()
+        self.closed = False
         self._held: deque[Envelope] = deque()
         self._left_bytes = 0.0
 
     @property
     def narrow(self) -> bool:
         """Whether something is held back, or may have to be."""
-        return self.way.bytes_per_s is not None or bool(self._held)
+        return self.closed or self.way.bytes_per_s is not None or bool(self._held)
 
     def admit(self, envelopes: Sequence[Envelope]) -> list[Envelope]:
         """Those that may go on; appends keep their order."""
@@ -135,7 +139,7 @@ class Gate:
     def _freed(self) -> list[Envelope]:
         freed = []
         bound = self.way.bytes_per_s is not None
-        while self._held and (not bound or self._left_bytes > 0):
+        while self._held and not self.closed and (not bound or self._left_bytes > 0):
             each = self._held.popleft()
             assert isinstance(each.message, Append)
             self._left_bytes -= len(each.message.body)

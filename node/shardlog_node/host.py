@@ -51,6 +51,8 @@ FOUND_BY = ("recovery", "read", "scrub")
 """Who finds damage: a start, whoever reads, or the scrubber."""
 BACKLOG_TICKS = 50
 """A leader whose disk has been too far behind for so long hands over."""
+CLOSED_AT, OPEN_AT = 2, 4
+"""Parts of what may wait for a leader's disk: where appends begin to wait, and where they go on."""
 PACE_TURNS = 2
 """How often those that feed others are told how much they may send."""
 
@@ -133,7 +135,7 @@ class HostedReplica:
         """One whose disk is full, or far too slow for long, should not lead."""
         replica = self.replica
         if replica.role is not Role.NOT_MEMBER:
-            self._backlog_ticks = self._backlog_ticks + 1 if replica.backlogged() else 0
+            self._backlog_ticks = self._backlog_ticks + 1 if replica.backlogged(CLOSED_AT) else 0
             slow = self._backlog_ticks >= BACKLOG_TICKS
             stalled = self.store.stalled
             replica.draining = draining or slow or stalled is not None
@@ -195,6 +197,14 @@ class HostedReplica:
 
     def _synced(self, token: int) -> None:
         self.step(Synced(token))
+        if self.gate.closed:
+            self._host.free(self)
+
+    def shut(self) -> None:
+        """Close the gate while too much waits for our disk; one that has no room refuses."""
+        replica = self.replica
+        leads = replica.lead is not None and self.store.stalled is None
+        self.gate.closed = leads and replica.backlogged(OPEN_AT if self.gate.closed else CLOSED_AT)
 
     def _disk_failed(self, failure: StorageFailure) -> None:
         self.stop(failure)
@@ -266,16 +276,23 @@ class NodeHost:
             now_s = asyncio.get_running_loop().time()
             passed_s, self._paced_s = now_s - self._paced_s, now_s
             self.pace.tick(self.replicas.values(), passed_s)
-            self._free(passed_s)
+            for hosted in list(self.pace.narrow):
+                self.free(hosted, passed_s)
 
-    def _free(self, passed_s: float) -> None:
-        """Appends that had to give way, and need not any more."""
-        for hosted in list(self.pace.narrow):
-            freed = hosted.gate.refill(passed_s)
-            if not hosted.gate.narrow:
-                del self.pace.narrow[hosted]
-            if freed:
-                hosted.steps(self._events(freed))
+    def free(self, hosted: HostedReplica, passed_s: float = 0.0) -> None:
+        """Appends that had to wait, and need not any more."""
+        hosted.shut()
+        freed = hosted.gate.refill(passed_s)
+        if not hosted.gate.narrow:
+            self.pace.narrow.pop(hosted, None)
+        if freed:
+            hosted.steps(self._events(freed))
+            self._shut(hosted)
+
+    def _shut(self, hosted: HostedReplica) -> None:
+        hosted.shut()
+        if hosted.gate.closed:
+            self.pace.narrow[hosted] = None
 
     # --- replicas --------------------------------------------------------------------------------
 
@@ -355,6 +372,7 @@ class NodeHost:
             self._refuse_clients(envelopes)
             return
         replica.steps(events)
+        self._shut(replica)
         if replica.replica.role is Role.NOT_MEMBER and not replica.replica.promises:
             self.replicas.pop(shard, None)
         elif shard in self.lost and not replica.stopped:

@@ -332,15 +332,20 @@ class ReplicaState:
         if self.sessions.applied < self.commit:
             self.sessions.fold(self.log.between(self.sessions.applied, self.commit))
 
-    def backlogged(self) -> bool:
-        """Whether more waits for our disk than may wait: it has stalled, or is far too slow."""
+    def backlogged(self, part: int = 1) -> bool:
+        """Whether more waits for our disk than may wait: it has stalled, or is far too slow.
+
+        Or than a `part` of that, for whoever would rather not let it come so far.
+        """
         log, limits = self.log, self.limits
-        if log.end - self.durable_end < limits.unsynced_entries_max and (
-            not log.weights or log.weights[-1] - log.weights[0] < limits.unsynced_bytes_max
+        entries_max = limits.unsynced_entries_max // part
+        bytes_max = limits.unsynced_bytes_max // part
+        if log.end - self.durable_end < entries_max and (
+            not log.weights or log.weights[-1] - log.weights[0] < bytes_max
         ):
             return False  # even if all that is known of were waiting
         entries, size = log.load(self.durable_end, log.end)
-        return entries >= limits.unsynced_entries_max or size >= limits.unsynced_bytes_max
+        return entries >= entries_max or size >= bytes_max
 
     def acked_end(self) -> int:
         """What may be acknowledged: durable, and whole from the commit offset on."""

@@ -185,3 +185,14 @@ def test_all_that_was_held_goes_on_when_it_ends():
     gate.way.bytes_per_s = None
     assert numbers(gate.admit([append(3)])) == [1, 2, 3]
     assert not gate.narrow
+
+
+def test_a_closed_gate_lets_nothing_but_appends_wait():
+    gate = Gate()
+    gate.closed = True
+    assert gate.narrow
+    assert gate.admit([append(1), READ]) == [READ]
+    assert gate.refill(TICK_S) == []
+    gate.closed = False
+    assert numbers(gate.refill(TICK_S)) == [1]
+    assert not gate.narrow
