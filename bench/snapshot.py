@@ -3,9 +3,11 @@
     python bench/snapshot.py --megabytes 1000
 
 A cluster of three real nodes is filled; then, in turns, a file of the same size is copied and
-synced, and a snapshot of everything is taken at a place of its own.  One more is taken where the
-last one is, and one of a node's own copy.  Beside the time stands the processor time of this
-process, which a busy machine changes less.
+synced, and a snapshot of everything is taken at a place of its own.  Both write new files, which
+are deleted at once: a virtual machine is several times slower with memory that its host has taken
+back, so each begins with what the other one has just left.  One more is taken where the first one
+is, and one of a node's own copy.  Beside the time stands the processor time of this process, which
+a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from shardlog.snapshots.destination import Destination
 SHARD = "bench"
 RECORD_BYTES = 1000
 CALL_RECORDS = 1000
+PIECE_BYTES = 16 << 20
 
 
 async def fill(url: str, megabytes: int) -> None:
@@ -63,9 +66,13 @@ def copied(source: Path, target: Path) -> Cost:
     shutil.copyfile(source, target)
     with target.open("rb") as file:
         os.fsync(file.fileno())
-    cost = Cost.since(begun)
-    target.unlink()
-    return cost
+    return Cost.since(begun)
+
+
+def random_file(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        for at in range(0, size, PIECE_BYTES):
+            file.write(os.urandom(min(PIECE_BYTES, size - at)))
 
 
 async def taken(url: str, place: Path, node: str | None = None) -> tuple[Cost, int]:
@@ -76,10 +83,20 @@ async def taken(url: str, place: Path, node: str | None = None) -> tuple[Cost, i
     return Cost.since(begun), manifest.size
 
 
+def both(url: str, plain: Path, place: Path) -> tuple[Cost, Cost]:
+    """A copy and a snapshot, with nothing left of either."""
+    place.mkdir()
+    copy = copied(plain, place / "copy")
+    (place / "copy").unlink()
+    snapshot = uvloop.run(taken(url, place / "snapshots"))[0]
+    shutil.rmtree(place)
+    return copy, snapshot
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--directory", default=tempfile.gettempdir())
     given = parser.parse_args()
     with cluster(given.directory) as made, tempfile.TemporaryDirectory(dir=given.directory) as top:
@@ -88,14 +105,13 @@ def main() -> None:
         run(fill(made.url, given.megabytes))
         _, size = run(taken(made.url, Path(top, "warm")))
         plain = Path(top, "plain")
-        plain.write_bytes(os.urandom(size))
-        copies, snapshots = [], []
-        for turn in range(given.turns):
-            copies.append(copied(plain, Path(top, "copy")))
-            snapshots.append(run(taken(made.url, Path(top, f"turn-{turn}")))[0])
+        random_file(plain, size)
+        os.sync()
+        both(made.url, plain, Path(top, "turn"))
+        turns = [both(made.url, plain, Path(top, "turn")) for _ in range(given.turns)]
         again = run(taken(made.url, Path(top, "warm")))[0]
         own = run(taken(made.url, Path(top, "warm"), "node-1"))[0]
-    copy, snapshot = middle(copies), middle(snapshots)
+    copy, snapshot = (middle(list(costs)) for costs in zip(*turns, strict=True))
     print(f"{size / 1e6:,.0f} MB, medians of {given.turns} turns, load {os.getloadavg()[0]:.1f}")
     for name, cost in (
         ("plain copy with a sync", copy), ("snapshot", snapshot), ("the same again", again),
@@ -104,6 +120,8 @@ def main() -> None:
         rate = size / cost.seconds / 1e6
         print(f"{name:24} {cost.seconds:8.2f} s {rate:8.0f} MB/s {cost.cpu_seconds:8.2f} s of CPU")
     print(f"the snapshot has {copy.seconds / snapshot.seconds:.2f} of the speed of the copy")
+    each = ", ".join(f"{copy.seconds:.2f} and {made.seconds:.2f}" for copy, made in turns)
+    print(f"copy and snapshot in each turn, s: {each}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What the systems are made of: pinned, checked, and kept in the cache of this user.
 
-Kafka is a list of jars from Maven Central with their checksums; the load program is built from its
-Go module and named by what it is made of.  nats-server and etcd are built by `e2e.binaries`.
+Kafka is a list of jars from Maven Central with their checksums, and so is Spark's connector for it;
+the load program is built from its Go module and named by what it is made of.  nats-server and etcd
+are built by `e2e.binaries`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ REPOSITORY = "https://repo1.maven.org/maven2"
 DOWNLOAD_TIMEOUT_S = 60
 BUILD_TIMEOUT_S = 900
 JARS = Path(__file__).with_name("kafka-jars.txt")
+SPARK_JARS = Path(__file__).with_name("spark-kafka-jars.txt")
+"""Of the connector's last release; of the part that fetches its tokens the last one there is."""
 LOAD = Path(__file__).with_name("load")
 
 
@@ -61,13 +64,25 @@ def load_program() -> Path:
 def kafka_class_path() -> str:
     """All jars, fetched once."""
     place = cache().parent / f"kafka-{KAFKA}"
+    _jars(JARS, place)
+    return f"{place}/*"
+
+
+def spark_kafka_jars() -> str:
+    """What `spark.jars` takes."""
+    return ",".join(map(str, _jars(SPARK_JARS, cache().parent / "spark-kafka")))
+
+
+def _jars(listed: Path, place: Path) -> list[Path]:
     place.mkdir(parents=True, exist_ok=True)
-    for line in JARS.read_text().splitlines():
+    found = []
+    for line in listed.read_text().splitlines():
         checksum, path = line.split()
         jar = place / Path(path).name
         if not jar.exists():
             _fetch(f"{REPOSITORY}/{path}", checksum, jar)
-    return f"{place}/*"
+        found.append(jar)
+    return found
 
 
 def _fetch(url: str, checksum: str, place: Path) -> None:

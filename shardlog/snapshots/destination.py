@@ -1,13 +1,12 @@
 """Where snapshots are kept: objects below a URL, through obstore.
 
 Every failure of the library becomes one of ours here, and nowhere else.  A put is whole or not
-there at all.  On a file system it is also durable when it returns: the library renames without a
-sync, and a manifest must never outlive the segments that it names.
+there at all.  On a file system it is also durable when it returns, which the library's are not:
+`local_files` puts there, since a manifest must never outlive the segments that it names.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from shardlog.snapshots.failures import (
     ObjectMissing,
     SnapshotFailure,
 )
+from shardlog.snapshots.local_files import LocalFiles
 
 RETRIES_MAX = 5
 RETRY_TIMEOUT_S = 30
@@ -56,6 +56,7 @@ class Destination:
         if self._directory is not None and make:
             with self._translated(""):
                 self._directory.mkdir(parents=True, exist_ok=True)
+        self._files = None if self._directory is None else LocalFiles(self._directory)
         self._store = self._opened()
         self._whole_only = False
         self._kept = ("", b"")
@@ -91,10 +92,16 @@ class Destination:
         import obstore
 
         with self._translated(name):
-            obstore.put(self._store, name, data, mode="create" if new else None,
-                        chunk_size=PART_BYTES)  # fmt: skip
-            if self._directory is not None:
-                _sync_with_parents(self._directory / name, self._directory)
+            if self._files is None:
+                obstore.put(self._store, name, data, mode="create" if new else None,
+                            chunk_size=PART_BYTES)  # fmt: skip
+                return
+            try:
+                self._files.put(name, data, new=new)
+            except FileExistsError as failure:
+                if new:
+                    raise ObjectExists(f"{self.url}/{name} exists") from failure
+                raise
 
     def get(self, name: str) -> bytes:
         import obstore
@@ -211,21 +218,3 @@ def _reason(failure: Exception) -> str:
 def _first_line(failure: Exception) -> str:
     lines = str(failure).splitlines()
     return lines[0].strip() if lines else type(failure).__name__
-
-
-def _sync_with_parents(path: Path, top: Path) -> None:
-    _sync(path)
-    parent = path.parent
-    while True:
-        _sync(parent)
-        if parent == top:
-            return
-        parent = parent.parent
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
