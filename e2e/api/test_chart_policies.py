@@ -145,7 +145,7 @@ def numbers(text: str, service: str) -> Iterator[int]:
 
 
 def _by_protocol(pod: Manifest) -> Iterator[Flow]:
-    """The directory names leaders to clients; the operator finds nodes, and tells them of others."""
+    """The directory names leaders to clients; operators find nodes, and tell them of others."""
     names = {each["name"] for one in pod["spec"]["containers"] for each in one.get("env", ())}
     if "SHARDLOG_CLUSTER" in names:
         yield component(pod), "node", "data"
