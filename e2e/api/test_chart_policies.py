@@ -165,7 +165,7 @@ def matches(admitted: Manifest, peer: Manifest) -> bool:
     return wanted.items() <= peer["metadata"]["labels"].items()
 
 
-@pytest.fixture(scope="module", params=VALUES.values(), ids=VALUES)
+@pytest.fixture(scope="module", params=VALUES.values(), ids=list(VALUES))
 def chart(request: pytest.FixtureRequest) -> Chart:
     return Chart(request.param)
 
