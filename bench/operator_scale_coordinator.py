@@ -102,10 +102,12 @@ class Scale:
         async def one(name: str) -> None:
             while len(self.host.shards[name].ensemble) < replicas:
                 shard = self.host.shards[name]
-                hosting = count_replicas(self.host.shards.values())
-                command = next_command(shard, replicas, self.nodes, hosting)
-                if command is not None:
-                    await self.host.command(name, command)
+                if not (shard.change or shard.joining):
+                    # Only where a step may be due: counting takes as long as there are shards.
+                    hosting = count_replicas(self.host.shards.values())
+                    command = next_command(shard, replicas, self.nodes, hosting)
+                    if command is not None:
+                        await self.host.command(name, command)
                 await asyncio.sleep(LOOK_S)
 
         await _side_by_side([one(name) for name in sorted(self.host.shards)[:count]])

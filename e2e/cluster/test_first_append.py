@@ -39,3 +39,16 @@ def test_what_the_plugin_says(release: Release, scenarios: Scenarios):
         it.break_by(lambda: release.plugin("promote", "plugin", other))
         it.prove("leader", leader, it.leader)
         it.until_steady()
+        assert_logs_name(release, "plugin", it.leader())
+
+
+def assert_logs_name(release: Release, shard: str, leader: str) -> None:
+    """Lines of nodes and of operators, each with its pod, and none that is not about the shard."""
+    told = release.plugin("logs", shard, "--tail=-1")
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert [line for line in lines if shard not in line] == []
+    pods = {line.partition("]")[0].removeprefix("[pod/").partition("/")[0] for line in lines}
+    assert leader in pods
+    assert pods & set(release.pods("operator"))
+    assert pods <= {*release.pods("node"), *release.pods("operator")}

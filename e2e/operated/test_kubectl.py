@@ -1,6 +1,6 @@
 """`kubectl shardlog` against a real API server and an operator that answers it.
 
-`logs` is left out: the API server gets logs from kubelets, and there is none here.
+`logs` is tried in `e2e/cluster`: the API server gets logs from kubelets, and there is none here.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def ailments(
         found.append(Waiting(AWAITED if electing else DAMAGED, described(waiting), stuck=True))
     elif waiting is None and electing:
         found += [each for each in before if each.reason == AWAITED]
-    nodes = full_nodes(record, waiting, reports)
+    nodes = full_nodes(waiting, reports)
     if nodes:
         found.append(Waiting(FULL, f"{NO_SPACE} of {', '.join(nodes)}", stuck=True))
     return tuple(found)
@@ -53,12 +53,13 @@ def described(waiting: choice.Waiting) -> str:
     return f"{waiting.reason}{entry}" + (f" on {nodes}" if nodes else "")
 
 
-def full_nodes(
-    record: Shard, waiting: choice.Waiting | None, reports: Sequence[StatusReport]
-) -> list[str]:
-    """Those whose replica cannot write, or cannot even be made."""
+def full_nodes(waiting: choice.Waiting | None, reports: Sequence[StatusReport]) -> list[str]:
+    """Those whose replica cannot write, or cannot even be made.
+
+    The record may be older than what is waited for, so the reason alone says which it is.
+    """
     found = {each.member.node for each in reports if each.full}
-    if waiting is not None and waiting.entry is None and record.status is not Status.ELECTION:
+    if waiting is not None and waiting.reason == NO_SPACE:
         found |= {member.node for member in waiting.members}
     return sorted(found)
 

@@ -26,8 +26,8 @@ from shardlog.cli.kubectl_arguments import (
 )
 from shardlog.cli.kubectl_call import (
     API_VERSION,
+    LOGGING,
     OPERATIONS,
-    SELECTOR,
     Kubectl,
     kubectl_of,
     kubectl_options,
@@ -85,11 +85,11 @@ def status(ctx: click.Context, shard: str | None, output: str) -> None:
 @click.pass_context
 def logs(ctx: click.Context, shard: str | None, follow: bool, tail: int) -> None:
     """Show logs of operators and nodes. With SHARD: only what is about it."""
-    arguments = ["logs", "-l", SELECTOR, "--all-containers", "--prefix", f"--tail={tail}",
+    arguments = ["logs", "-l", LOGGING, "--all-containers", "--prefix", f"--tail={tail}",
                  "--max-log-requests=100"]  # fmt: skip
     if follow:
         arguments.append("--follow")
-    words = re.compile(rf"\b{re.escape(shard)}\b") if shard else None
+    words = re.compile(rf"(?<![\w.-]){re.escape(shard)}(?![\w-]|\.\w)") if shard else None
     for line in kubectl_of(ctx).lines(*arguments):
         if words is None or words.search(line):
             click.echo(line, nl=False)

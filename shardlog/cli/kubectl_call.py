@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ OPERATIONS = "shardoperations.shardlog.dev"
 SNAPSHOTS = "shardsnapshots.shardlog.dev"
 SELECTOR = "app.kubernetes.io/name=shardlog"
 DIRECTORY = f"{SELECTOR},app.kubernetes.io/component=operator"
+LOGGING = f"{SELECTOR},app.kubernetes.io/component in (operator,node)"
 NODES = f"{SELECTOR},app.kubernetes.io/component=node"
 REFUSALS = ("(NotFound)", "(AlreadyExists)", "(Invalid)", "(Forbidden)", "(Conflict)", "is invalid")
 
@@ -45,24 +47,30 @@ class Kubectl:
             text=True,
             check=False,
         )
-        if done.returncode == 0:
-            return done.stdout
-        told = " ".join(done.stderr.split()) or f"kubectl ended with {done.returncode}"
-        kind = next((each.strip("()") for each in REFUSALS if each in told), None)
-        if kind is not None:
-            raise ClusterRefused(told.removeprefix("Error from server "), kind)
-        raise ClusterUnavailable(told)
+        if done.returncode:
+            raise _failure(done.returncode, done.stderr)
+        return done.stdout
 
     def lines(self, *arguments: str) -> Iterator[str]:
-        """As they come, until kubectl ends or nobody wants more."""
-        with subprocess.Popen(
-            [_program(), *arguments, *self.flags], stdout=subprocess.PIPE, text=True
-        ) as process:
+        """As they come, until kubectl ends, which may fail as `run` does, or nobody wants more."""
+        with (
+            tempfile.TemporaryFile("w+") as said,
+            subprocess.Popen(
+                [_program(), *arguments, *self.flags],
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            ) as process,
+        ):
             assert process.stdout is not None
             try:
                 yield from process.stdout
+                code = process.wait()
             finally:
                 process.terminate()
+            if code:
+                said.seek(0)
+                raise _failure(code, said.read())
 
     def get(self, *arguments: str) -> Json:
         return json.loads(self.run("get", *arguments, "-o", "json"))
@@ -88,6 +96,14 @@ class Kubectl:
 
     def create(self, body: Json) -> Json:
         return json.loads(self.run("create", "-f", "-", "-o", "json", stdin=json.dumps(body)))
+
+
+def _failure(code: int, said: str) -> ClusterRefused | ClusterUnavailable:
+    told = " ".join(said.split()) or f"kubectl ended with {code}"
+    kind = next((each.strip("()") for each in REFUSALS if each in told), None)
+    if kind is not None:
+        return ClusterRefused(told.removeprefix("Error from server "), kind)
+    return ClusterUnavailable(told)
 
 
 def _program() -> str:

@@ -164,7 +164,7 @@ class Leadership:
         return tuple(
             CursorStatus(
                 member,
-                each.at,
+                each.at if each.standby else each.acked,
                 each.standby,
                 each.lost,
                 now_ms - each.heard_ms,

@@ -103,7 +103,7 @@ class Snapshot:
 class CursorStatus:
     """Where one follower stands, as its leader sees it.
 
-    `heard_ms_ago` is when it was heard last.  `sent_bytes` counts the entries sent to it.
+    `acked` is durable there, or where a standby is.  `sent_bytes` counts the entries sent to it.
     """
 
     member: Member

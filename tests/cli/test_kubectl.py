@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,50 @@ def test_a_report_says_what_is_missing(tmp_path: Path):
     again = CliRunner().invoke(main, ["report", "--file", str(path)])
     assert again.exit_code == exit_codes.USAGE
     assert "File exists" in again.stderr
+
+
+LINES = [
+    "[pod/node-1/node] orders leads",
+    "[pod/node-1/node] orders-eu leads",
+    "[pod/node-2/node] /volume/orders/one.segment",
+    "[pod/node-2/node] my.orders, orders.eu",
+    "[pod/operator/operator] {'shard': 'orders'}",
+    "[pod/operator/operator] started",
+]
+
+
+@pytest.fixture
+def kubectl_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """A program in the place of kubectl."""
+
+    def says(script: str) -> None:
+        program = tmp_path / "kubectl"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("KUBECTL", str(program))
+
+    return says
+
+
+def test_logs_of_a_shard_are_the_lines_with_its_name(kubectl_says: Callable[[str], None]):
+    lines = "\n".join(LINES)
+    kubectl_says(f"cat <<'END'\n{lines}\nEND")
+    assert CliRunner().invoke(main, ["logs"]).stdout.splitlines() == LINES
+    done = CliRunner().invoke(main, ["logs", "orders"])
+    assert done.exit_code == exit_codes.OK
+    assert done.stdout.splitlines() == [LINES[0], LINES[2], LINES[4]]
+
+
+def test_logs_that_end_in_a_failure_say_so(kubectl_says: Callable[[str], None]):
+    kubectl_says("echo one line; echo 'Error from server (Forbidden): not you' >&2; exit 1")
+    done = CliRunner().invoke(main, ["logs"])
+    assert (done.exit_code, done.stdout) == (exit_codes.REFUSED, "one line\n")
+    assert done.stderr == "shardlog: (Forbidden): not you\n"
+    kubectl_says("exit 3")
+    done = CliRunner().invoke(main, ["logs"])
+    assert (done.exit_code, done.stderr) == (
+        exit_codes.UNAVAILABLE, "shardlog: kubectl ended with 3\n",
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("_no_kubectl")

@@ -31,6 +31,7 @@ FOUND: dict[str, tuple[Shard | None, Awaited | None, str, tuple[Waiting, ...]]] 
     "an election waits for it": (ELECTING, ENTRY, "", (AWAITED,)),
     "an election waits for members": (ELECTING, NO_QUORUM, "", ()),
     "a member cannot write": (record(), None, "c", (FULL_C,)),
+    "an election that began a moment ago does": (CREATING, NO_QUORUM, "", ()),
     "a replica cannot be made": (CREATING, UNMADE, "", (FULL_C,)),
     "nor one that joins": (joining("c", nodes="ab"), UNMADE, "", (FULL_C,)),
     "both": (record(), ENTRY, "c", (DAMAGED, FULL_C)),

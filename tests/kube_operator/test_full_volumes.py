@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from faults.small_volume import SmallVolume, small_volume
 
-from kube_operator.installation import Installation, shard_body
+from kube_operator.installation import Installation, operation_body, shard_body
+from shardlog.client.client import Client
+from shardlog.protocol.shard import Shard
 
 Json = Any
 THREE = "node-0 node-1 node-2"
 NODE = "node-1"
 VOLUME_MIB = 16
+VALUE = bytes(64 << 10)
+APPENDS = 64
+"""Many segments, and yet no more than fits into the volume once there is room."""
 FULL = ["Warning", "VolumeFull"]
 TOLD = f"no space left on the volume of {NODE}"
 
@@ -55,6 +60,45 @@ def test_a_shard_for_which_there_is_no_room_says_so_and_recovers(
             await it.api.until(lambda: warned(it) == [TOLD])
             volume.make_room()
             assert "waitingFor" not in await it.ready()
+            await it.api.until(lambda: "GoesOn" in it.reasons())
+
+    asyncio.run(story())
+
+
+def is_led(record: Shard, node: str) -> bool:
+    return record.leader is not None and record.leader.node == node
+
+
+async def append_until_full(it: Installation) -> None:
+    async with (
+        Client(f"http://{it.operator.address}") as client,
+        client.producer("orders") as producer,
+    ):
+        for _ in range(APPENDS):
+            await producer.append(VALUE)
+    await until_told(it)
+
+
+@pytest.mark.parametrize("leader", ["node-0", NODE])
+def test_a_shard_that_serves_names_the_volume_that_ran_full(
+    tmp_path: Path, volume: SmallVolume, leader: str
+):
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running() as it:
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            asked = operation_body("lead", "Promote", shard="orders", node=leader)
+            await it.api.create("shardoperations", asked)
+            await it.until_record(lambda record: is_led(record, leader))
+            volume.fill()
+            await append_until_full(it)
+            ready = it.condition("Ready")
+            assert (ready["status"], ready["message"]) == ("False", TOLD)
+            await it.api.until(lambda: it.condition("Available")["status"] == "True")
+            await it.api.until(lambda: it.condition("FullyReplicated")["message"] == TOLD)
+            await it.api.until(lambda: warned(it) == [TOLD])
+            volume.make_room()
+            await it.ready()
             await it.api.until(lambda: "GoesOn" in it.reasons())
 
     asyncio.run(story())

@@ -13,8 +13,10 @@ from protocol.harness import (
     crashes,
     entries,
     fenced,
+    fenced_answer,
     follower,
     history_of,
+    leading,
     only,
     refusal,
     restarted,
@@ -37,6 +39,7 @@ from shardlog.protocol.history import OPEN_END, Span
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
     Ack,
+    AddFollower,
     Announce,
     Create,
     Created,
@@ -48,6 +51,7 @@ from shardlog.protocol.messages import (
     Fetched,
     Heartbeat,
     InstallSnapshot,
+    Progress,
     Snapshot,
     StatusReport,
     StatusRequest,
@@ -322,3 +326,13 @@ def test_T5_a_destroyed_replica_is_gone_and_may_be_created_anew():
     assert node.replica.role is Role.NOT_MEMBER
     node.receive(Create(), draw=2)
     assert (node.member, node.replica.log.end) == (Member("b", 2), 0)
+
+
+def test_V9_a_report_tells_what_is_durable_at_a_follower_and_where_a_standby_is():
+    leader = leading(LOG)
+    leader.receive(AddFollower(2, fenced_answer("d", LOG), standby=True))
+    leader.receive(Ack(2, 3, 4, 0), Member("b", 1))
+    leader.receive(Ack(2, 0, 4, 0), Member("c", 1))
+    leader.receive(Progress(2, 4), Member("d", 1))
+    report = only(leader.receive(StatusRequest(2)), StatusReport)
+    assert {each.member.node: each.acked for each in report.cursors} == {"b": 3, "c": 0, "d": 4}
