@@ -113,7 +113,12 @@ class Segment:
 
     @classmethod
     def make(
-        cls, handles: Handles, spares: Spares, directory: str, head: Head, zeroed: int,
+        cls,
+        handles: Handles,
+        spares: Spares,
+        directory: str,
+        head: Head,
+        zeroed: int,
         lost: int = 0,
     ) -> Segment:
         """A new file, durable with its name; the slots and `zeroed` bytes behind are written out.
