@@ -70,8 +70,8 @@ def bench() -> None:
               "[default: as fast as they are taken]")  # fmt: skip
 @click.option("--batch-bytes", type=click.IntRange(1, 4 << 20), default=256 << 10,
               show_default=True, help="How large a batch may become.")  # fmt: skip
-@click.option("--linger-ms", type=click.FloatRange(min=0), default=0.0, show_default=True,
-              help="How long a batch waits for more records.")  # fmt: skip
+@click.option("--linger-ms", type=click.FloatRange(min=0), default=2.0, show_default=True,
+              help="How long a batch waits for more, while others are under way.")  # fmt: skip
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True,
               help="How batches are compressed.")  # fmt: skip
 @output_option

@@ -33,7 +33,7 @@ class Load:
     workers: int
     rate: float | None = None
     batch_bytes: int = 256 << 10
-    linger_ms: float = 0.0
+    linger_ms: float = 2.0
     compression: Compression = Compression.NONE
 
     def call_records(self) -> int:

@@ -161,7 +161,7 @@ class Client:
         self,
         shard: str,
         *,
-        linger_ms: float = 0,
+        linger_ms: float = 2,
         batch_bytes: int = 256 << 10,
         compression: Compression = Compression.NONE,
         inflight_requests_max: int = REQUESTS_MAX,

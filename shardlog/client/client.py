@@ -107,7 +107,7 @@ class Client:
         self,
         shard: str,
         *,
-        linger_ms: float = 0,
+        linger_ms: float = 2,
         batch_bytes: int = 256 << 10,
         compression: Compression = Compression.NONE,
         inflight_requests_max: int = REQUESTS_MAX,
@@ -116,8 +116,8 @@ class Client:
     ) -> Producer:
         """Something that appends to a shard, under a session of its own.
 
-        A batch waits `linger_ms` for more records, at `batch_bytes` it is full.  `deadline_ms`
-        counts for each batch from its first record on.
+        A batch waits `linger_ms` for more records while others are under way; at `batch_bytes` it
+        is full.  `deadline_ms` counts for each batch from its first record on.
         """
         made = Producer(
             self._exchange(shard),

@@ -91,6 +91,11 @@ class Delivery:
         return not self._queue and self._window.has_room and not self._over
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._queue and not self._window.requests
+
+    @property
     def is_busy(self) -> bool:
         """Whether any caller waits for an answer."""
         return bool(self._queue) or any(not each.settled for each in self._window.requests)

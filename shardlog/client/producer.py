@@ -1,8 +1,9 @@
 """Appending: records become batches, batches become requests of an exactly-once session.
 
-A batch leaves when it is full, or when its oldest record has lingered; if as many requests are
-unanswered as may be, it goes on filling up, so that a busy producer makes larger batches by
-itself.  All that waits is bounded by `buffer_bytes_max`, which one call may exceed.
+A batch leaves at once if no other is under way.  Else it leaves when they are all answered, when it
+is full, or when its oldest record has lingered; if as many requests are unanswered as may be, it
+goes on filling up.  So a busy producer makes larger batches by itself, and a lone record waits for
+nothing.  All that waits is bounded by `buffer_bytes_max`, which one call may exceed.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._gathering: Gathering | None = None
         self._lingering: asyncio.Handle | None = None
+        self._lingers = False  # while others are under way
         self._ripe = False  # has lingered, and waits for an answer to others
         self._failure: ClientFailure | None = None
         self._closed = False
@@ -241,7 +243,8 @@ class Producer:
     def _begin(self) -> Gathering:
         made = Gathering(self._loop.time() + self._deadline_ms / 1000)
         self._gathering = made
-        if self._linger_s:
+        self._lingers = self._linger_s > 0 and not self._delivery.is_idle
+        if self._lingers:
             self._lingering = self._loop.call_later(self._linger_s, self._lingered)
         else:
             self._lingering = self._loop.call_soon(self._lingered)
@@ -256,7 +259,7 @@ class Producer:
 
     def _seal(self) -> None:
         gathering, self._gathering = self._gathering, None
-        self._ripe = False
+        self._lingers = self._ripe = False
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
@@ -276,7 +279,9 @@ class Producer:
         self.buffered_bytes -= len(request.body)
         if failure is not None and self._failure is None:
             self._failure = failure
-        if self._ripe and (failure is not None or self._delivery.is_free):
+        if (self._ripe and (failure is not None or self._delivery.is_free)) or (
+            self._lingers and self._delivery.is_idle
+        ):
             self._seal()
         if self._change is not None:
             change, self._change = self._change, None

@@ -37,19 +37,38 @@ def test_what_is_sent_in_one_turn_is_one_batch(tmp_path: Path):
         assert await counts(s) == [30, 1]
 
 
-def test_batches_linger_and_are_cut_when_full(tmp_path: Path):
-    @story(tmp_path)
+def test_batches_linger_while_others_are_under_way_and_are_cut_when_full(tmp_path: Path):
+    @story(tmp_path, proxied=True)
     async def _(s: Story) -> None:
         async with s.client.producer(SHARD, linger_ms=60_000, batch_bytes=140) as producer:
-            futures = []
+            await producer.append(b"x")
+            s.proxies[s.leader].to_client = False
+            end = s.cluster.end(s.leader)
+            futures = [producer.send(b"0123456789")]
+            await until(lambda: s.cluster.end(s.leader) == end + 1)
             for _ in range(25):
                 futures.append(producer.send(b"0123456789"))
                 await asyncio.sleep(0)
-            await until(futures[19].done)
-            assert not futures[20].done()
-            await producer.flush()
-            assert all(future.done() for future in futures)
-        assert await counts(s) == [10, 10, 5]
+            await until(lambda: s.cluster.end(s.leader) == end + 21)
+            s.proxies[s.leader].to_client = True
+            await asyncio.gather(*futures)
+        assert await counts(s) == [1, 1, 10, 10, 5]
+
+
+def test_a_batch_lingers_no_longer_than_it_may(tmp_path: Path):
+    @story(tmp_path, proxied=True)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, linger_ms=1) as producer:
+            await producer.append(b"x")
+            s.proxies[s.leader].to_client = False
+            end = s.cluster.end(s.leader)
+            first = producer.send(b"x")
+            await until(lambda: s.cluster.end(s.leader) == end + 1)
+            second = producer.send(b"x")
+            await until(lambda: s.cluster.end(s.leader) == end + 2)
+            assert not first.done()
+            s.proxies[s.leader].to_client = True
+            await asyncio.gather(first, second)
 
 
 def test_a_batch_goes_on_filling_up_while_nothing_may_be_sent(tmp_path: Path):
