@@ -43,7 +43,7 @@ from shardlog.protocol.coordinator_state import Election
 from shardlog.protocol.effects import Received, Send, Tick
 from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Envelope, Message
-from shardlog.protocol.shard import Shard
+from shardlog.protocol.shard import Shard, Status
 from shardlog.transport.control_calls import NodeNews
 
 
@@ -130,7 +130,8 @@ class ShardCoordinator:
         self._timetable = around.timetable
         self._leaders = around.leaders
         self._elections = around.elections
-        self._election: Election | None = None
+        # The election, or the record that is to begin it.
+        self._election: Election | Shard | None = None
         self._told: LeadersCounted | None = None
         self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
@@ -188,18 +189,20 @@ class ShardCoordinator:
         except Exception as failure:
             self._fail(failure)
             return
-        if machine.election is not self._election or machine.election:
+        if machine.election or machine.wanted or self._election:
             self._follow_election(clock_ms)
         for effect in effects:
             self._perform(effect)
         self._arrange(clock_ms)
 
     def _follow_election(self, clock_ms: int) -> None:
+        """It counts as soon as it is to be written: else all that are due would begin meanwhile."""
         machine, shard = self.machine, self.machine.shard
-        election = machine.election
-        if election is not self._election:
-            self._election = election
-            if election is not None:
+        election, wanted = machine.election, machine.wanted
+        begun = election or (wanted if wanted and wanted.status is Status.ELECTION else None)
+        if begun is not self._election:
+            self._election = begun
+            if begun is not None:
                 self._elections.begun(shard, clock_ms)
             else:
                 self._elections.ended(shard)

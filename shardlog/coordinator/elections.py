@@ -2,12 +2,13 @@
 
 Each of them gives up if it takes too long, and starts over; if all were begun together, each would
 wait for all the others, and none might end.  A few at a time all end soon.  One that takes long
-because it has to wait for a node keeps no other from beginning.
+because it has to wait for a node keeps no other from beginning.  It has its turn from when it is to
+be written: until the metadata has answered any number could begin.
 """
 
 from __future__ import annotations
 
-ELECTIONS_MAX = 64
+ELECTIONS_MAX = 16
 TURN_MS = 1000
 """After so long an election no longer counts."""
 

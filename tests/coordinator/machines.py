@@ -66,15 +66,23 @@ def now_ms() -> int:
 
 
 class CountedStore(MemoryStore):
+    """A write takes `write_s`."""
+
     writes = 0
+    write_s = 0.0
 
     async def compare_and_swap(self, key: str, version: int, value: bytes | None) -> Swapped:
         self.writes += 1
+        if self.write_s:
+            await asyncio.sleep(self.write_s)
         return await super().compare_and_swap(key, version, value)
 
 
 class Machines(Control):
-    """Replicas by node and shard.  A node that is killed hears nothing, and nobody listens."""
+    """Replicas by node and shard.  A node that is killed hears nothing, and nobody listens.
+
+    A node takes `call_s` for a call, one after the other; how its replicas are it says at once.
+    """
 
     def __init__(self, names: str) -> None:
         self.names = names.split()
@@ -83,6 +91,8 @@ class Machines(Control):
         self.calls: Counter[str] = Counter()
         self.moods: dict[str, dict[str, Mood]] = {name: {} for name in self.names}
         self.number = 0
+        self.call_s = 0.0
+        self._free_at = dict.fromkeys(self.names, 0.0)
         self._asked: dict[str, asyncio.Future[Envelope]] = {}
         self._draws = 0
         memory = Memory()
@@ -107,9 +117,13 @@ class Machines(Control):
 
     async def call(self, envelope: Envelope, timeout_ms: int) -> Envelope:
         self.calls[type(envelope.message).__name__] += 1
+        name = f"call {self.calls.total()}"
         if envelope.dst in self.down:
             raise NotListening(envelope.dst)
-        name = f"call {self.calls.total()}"
+        if self.call_s and not isinstance(envelope.message, StatusRequest):
+            now_s = asyncio.get_running_loop().time()
+            self._free_at[envelope.dst] = max(self._free_at[envelope.dst], now_s) + self.call_s
+            await asyncio.sleep(self._free_at[envelope.dst] - now_s)
         answer = self._asked[name] = asyncio.get_running_loop().create_future()
         asked = Envelope(
             envelope.shard, name, 0, envelope.dst, envelope.dst_incarnation, envelope.message
@@ -166,6 +180,3 @@ class Machines(Control):
         async with asyncio.timeout(60):
             while not done(self.host.shards.values()):
                 await asyncio.sleep(TICK_S)
-
-    def questions(self) -> int:
-        return self.calls[StatusRequest.__name__]

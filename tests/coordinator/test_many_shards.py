@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from coordinator.machines import Machines, run_virtually
 from shardlog.coordinator.driver import DriverLimits
+from shardlog.coordinator.elections import ELECTIONS_MAX
 from shardlog.protocol.coordination import Accepted, CoordinatorLimits, CreateShard
 from shardlog.protocol.quorum import QuorumPolicy
-from shardlog.protocol.shard import Status
+from shardlog.protocol.shard import Shard, Status
 
 LIMITS, DRIVER = CoordinatorLimits(), DriverLimits()
 SHARDS = 20
@@ -94,11 +95,39 @@ def test_a_node_that_is_gone_keeps_no_shard_awake():
         async with many() as machines:
             machines.kill("a")
             await asyncio.sleep(2 * SETTLED_S)
-            writes, asked = machines.store.writes, machines.questions()
+            writes, calls = machines.store.writes, Counter(machines.calls)
             seconds = 15
             await asyncio.sleep(seconds)
+            made = machines.calls - calls
             assert machines.store.writes == writes
             rounds = seconds * 1000 / LIMITS.rest_ms
-            assert (machines.questions() - asked) / (3 * SHARDS) <= rounds + 1
+            assert made["StatusRequest"] / (3 * SHARDS) <= rounds + 1
+
+    run_virtually(story())
+
+
+def test_a_node_that_led_many_dies_and_few_are_elected_at_once_each_in_one_epoch():
+    """Nodes take their time for a call, and the metadata for a write: all at once would be late."""
+
+    async def story() -> None:
+        async with many(300) as machines:
+            led = [name for name, each in machines.host.shards.items() if led_by(each) == "a"]
+            epochs = {name: each.epoch for name, each in machines.host.shards.items()}
+            assert len(led) > 3 * ELECTIONS_MAX
+            machines.call_s, machines.store.write_s = 0.02, 0.03
+            calls = Counter(machines.calls)
+            most = 0
+
+            def all_led(found: Iterable[Shard]) -> bool:
+                nonlocal most
+                most = max(most, sum(each.status is Status.ELECTION for each in found))
+                return all(each.status is Status.STEADY and led_by(each) != "a" for each in found)
+
+            machines.kill("a")
+            await machines.until(all_led)
+            assert most <= ELECTIONS_MAX
+            raised = {n: s.epoch - epochs[n] for n, s in machines.host.shards.items()}
+            assert raised == {name: int(name in led) for name in epochs}
+            assert (machines.calls - calls)["BecomeLeader"] == len(led)
 
     run_virtually(story())
