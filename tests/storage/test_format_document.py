@@ -20,7 +20,8 @@ from shardlog.storage.layout import Context, Head, RecordType, Slot
 from shardlog.storage.movement import Record
 from shardlog.storage.plan import Plan
 from shardlog.storage.root import Root, pack_root
-from shardlog.storage.segment import GROUP_BYTES_MAX, name_of
+from shardlog.storage.segment import GROUP_BYTES_MAX, MAKING, name_of
+from shardlog.storage.spares import PREFIX
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "storage-format.md").read_text()
 
@@ -238,7 +239,9 @@ def test_names():
     assert names[0] == superblock.NAME
     assert re.sub(r"[LN]", "0", names[2]) == name_of(0, 0)
     assert names[3] == relaxing.MARK
-    assert len(names) == 5
+    assert names[4] == MAKING
+    assert names[5] == f"{PREFIX}N"
+    assert len(names) == 6
 
 
 def test_limits():
