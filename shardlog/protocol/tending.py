@@ -83,8 +83,9 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
     else:
         c.draining.discard(report.member)
     if report.epoch > record.epoch:
-        if contradicts(record, report) and not c.writing:
-            c.write(changed(record, halted=f"{report.member.node} leads another ensemble"))
+        why = contradiction(record, report)
+        if why is not None and not c.writing:
+            c.write(changed(record, halted=why))
             return
         overtaken(c, record, report.epoch)
     if report.asked != record.epoch:
@@ -117,10 +118,15 @@ def unheeded(c: CoordinatorState, member: Member) -> None:
         c.unheeded_ms = c.now_ms
 
 
-def contradicts(record: Shard, report: StatusReport) -> bool:
-    """A leader of a later epoch with other members than the record knows of (rule 21)."""
+def contradiction(record: Shard, report: StatusReport) -> str | None:
+    """A leader of a later epoch whom, or whose members, the record does not know of (rule 21)."""
     known = {*record.ensemble, *record.final_ensemble}
-    return report.role == "LEADER" and not known.issuperset(report.ensemble)
+    node, leader = report.member.node, report.leader
+    if report.role == "LEADER" and not known.issuperset(report.ensemble):
+        return f"{node} leads another ensemble"
+    if leader is not None and leader not in known:
+        return f"{node} follows {leader.node}, which is of another ensemble"
+    return None
 
 
 def overtaken(c: CoordinatorState, record: Shard, epoch: int) -> None:

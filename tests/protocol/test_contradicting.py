@@ -8,6 +8,7 @@ from shardlog.protocol.coordination import (
     Contract,
     CoordinatorLimits,
     Expand,
+    Promote,
     Rejected,
     Swap,
 )
@@ -61,6 +62,26 @@ def test_rule_21_a_leader_of_members_that_the_record_does_not_know_halts_the_sha
     cluster.run(2 * LONG_MS)
     assert cluster.leader() is leader
     assert leader.replica.epoch == epoch
+
+
+def test_rule_21_a_follower_of_a_leader_that_the_record_does_not_know_halts_the_shard():
+    """Nobody asks that leader: the record does not name it.  Who follows it knows enough."""
+    cluster = up()
+    old = changed(cluster, Swap("c", "d"))
+    cluster.command(Promote("d"))
+    cluster.run(LONG_MS)
+    leader = cluster.leader()
+    assert leader.name == "d"
+    epoch = leader.replica.epoch
+    cluster.restore(old)
+    cluster.run(LONG_MS)
+    assert cluster.record.halted in (
+        "a follows d, which is of another ensemble", "b follows d, which is of another ensemble",
+    )  # fmt: skip
+    cluster.run(LONG_MS)
+    assert cluster.leader() is leader
+    assert leader.replica.epoch == epoch
+    written(cluster)
 
 
 def test_rule_21_a_halt_is_over_when_the_right_record_is_back():
