@@ -127,7 +127,7 @@ class Segment:
 
         A block that was only reserved has to be recorded as written at its first sync; one that
         holds zeros already has not, nor has one of a spare file.
-        """  # fmt: skip
+        """
         files = handles.files
         path = f"{directory}/{name_of(head.lineage, head.number)}"
         making = f"{directory}/{MAKING}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -40,8 +40,11 @@ class Cluster(Control):
         store: MetadataStore | None = None,
         limits: CoordinatorLimits | None = None,
         call_timeout_ms: int = 1000,
+        files: Mapping[str, RealFiles] | None = None,
     ) -> None:
+        """`files` are those of nodes whose disks are unusual."""
         self.directory = directory
+        self.files = files or {}
         self.random = Random(1)
         self.names = names.split()
         self.nodes: dict[str, NodeHost] = {}
@@ -65,7 +68,8 @@ class Cluster(Control):
                 await self.stop(name)
 
     def start(self, name: str, files: RealFiles | None = None) -> NodeHost:
-        volume = Volume(files or RealFiles(), str(self.directory / name), name, PLAN)
+        files = files or self.files.get(name) or RealFiles()
+        volume = Volume(files, str(self.directory / name), name, PLAN)
         node = NodeHost(
             name,
             volume,

@@ -21,13 +21,9 @@ class Filling(RealFiles):
 
 def test_leadership_leaves_a_full_disk_which_catches_up_when_there_is_room(tmp_path: Path):
     async def story() -> None:
-        cluster = Cluster(tmp_path, "a b c")
-        names, cluster.names = cluster.names, []
-        disks = {name: Filling() for name in names}
+        disks = {name: Filling() for name in "abc"}
+        cluster = Cluster(tmp_path, "a b c", files=disks)
         async with cluster.running():
-            for name, files in disks.items():
-                cluster.start(name, files)
-            cluster.names = names
             leader = await cluster.create("orders")
             session = await cluster.session(leader, "orders")
             disks[leader].full = True

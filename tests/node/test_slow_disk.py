@@ -48,13 +48,9 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patience")
 def test_appends_wait_for_the_leaders_own_disk_and_are_not_refused(tmp_path: Path):
     async def story() -> None:
-        cluster = Cluster(tmp_path, "a b c")
-        names, cluster.names = cluster.names, []
-        disks = {name: SlowFiles() for name in names}
+        disks = {name: SlowFiles() for name in "abc"}
+        cluster = Cluster(tmp_path, "a b c", files=disks)
         async with cluster.running():
-            for name, files in disks.items():
-                cluster.start(name, files)
-            cluster.names = names
             leader = await cluster.create("orders")
             session = await cluster.session(leader, "orders")
             hosted = cluster.nodes[leader].replicas["orders"]
