@@ -97,7 +97,8 @@ def swap_killed_in(it: Scenario, records: Records, phase: str) -> bool:
     struck = killed_in(
         it, records, phase, lambda: asked.append(it.ask("Swap", oldNode=old, newNode=new))
     )
-    assert it.ended(asked[0])["phase"] == "Succeeded"
+    ended = it.ended(asked[0])
+    assert ended["phase"] == "Succeeded", ended
     after = records.until_rest(it.shard)
     assert after.nodes == before.nodes - {old} | {new}
     if struck is None:

@@ -1,12 +1,17 @@
 """Drives ShardOperations: writes where each stands, then asks the coordinator.
 
 The phase is always written first.  Whoever finds Running knows that it may have been asked for.
+
+Objects and records come by watches of their own, and none knows how late the others are: another
+operator's word that a change is under way may be here before the change itself, and an operation
+before its Shard.  So nothing ends an operation but what stands now, read for that.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -22,12 +27,13 @@ from shardlog_operator.planning import Situation
 from shardlog_operator.publishing import EventPoster, written
 from shardlog_operator.spec import (
     ABORTED,
+    ENDED,
     Operation,
     OperationPhase,
     OperationSpec,
     operation_spec,
 )
-from shardlog_operator.watched import Watched
+from shardlog_operator.watched import PODS, Watched
 
 Json = Any
 AGAIN_S = 1.0
@@ -75,11 +81,10 @@ class Operating:
 
     async def _go_on(self, body: Json, asked: OperationSpec) -> float | None:
         elapsed_s = _elapsed_s(body)
-        if asked.operation is Operation.DRAIN:
-            verdict = judge_drain(asked, self._commander.host.shards.values())
-        else:
-            situation = self._situation(asked.shard or "")
-            verdict = judge(asked, situation, elapsed_s)
+        verdict = self._judged(asked, elapsed_s)
+        if verdict.phase in ENDED and asked.shard:
+            await self._read(asked.shard)
+            verdict = self._judged(asked, elapsed_s)
         await self._write(body, asked, verdict)
         if verdict.give_up_scaling:
             await self._give_up_scaling(asked.shard or "")
@@ -88,6 +93,19 @@ class Operating:
             if isinstance(answer, Rejected):
                 await self._refused(asked, answer.reason, elapsed_s)
         return None if verdict.phase is not OperationPhase.RUNNING else AGAIN_S
+
+    def _judged(self, asked: OperationSpec, elapsed_s: float) -> Verdict:
+        if asked.operation is Operation.DRAIN:
+            return judge_drain(asked, self._commander.host.shards.values())
+        return judge(asked, self._situation(asked.shard or ""), elapsed_s)
+
+    async def _read(self, shard: str) -> None:
+        """The Shard, its record and the nodes as they are, not as they were last heard of."""
+        with suppress(NotFound):
+            self._watched.wrote_shard(await self._kube.get(self._kube.shard(shard)))
+        pods = await self._kube.get(self._kube.listing(PODS))
+        self._watched.relist(PODS, pods["items"])
+        await self._commander.catch_up(shard)
 
     async def _refused(self, asked: OperationSpec, why: str, elapsed_s: float) -> None:
         """Most refusals pass; the record is judged again in a moment."""
@@ -109,7 +127,7 @@ class Operating:
         at = written(time.time())
         before = body.get("status") or {}
         started = verdict.started or asked.started
-        ended = verdict.phase not in (OperationPhase.PENDING, OperationPhase.RUNNING)
+        ended = verdict.phase in ENDED
         conditions = [
             Condition("Started", Truth.of(started), "UnderWay" if started else "NotYet"),
             Condition("Complete", Truth.of(ended), verdict.phase.value, verdict.message),

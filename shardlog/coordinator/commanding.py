@@ -37,10 +37,11 @@ class Commander:
             except TimeoutError:
                 return Rejected(0, "no answer in time: it may be done, or not")
         if isinstance(answer, Accepted):
-            await self._heard_of(shard)
+            await self.catch_up(shard)
         return answer
 
-    async def _heard_of(self, shard: str) -> None:
+    async def catch_up(self, shard: str) -> None:
+        """Until the host knows of the shard what stands in the store now."""
         found = await self.host.store.get(shard_key(shard))
         while found is not None and self.host.revision < found.version:
             await asyncio.sleep(HEARD_MS / 1000)

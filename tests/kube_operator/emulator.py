@@ -57,6 +57,8 @@ class Api:
         self.port = 0
         self.writes: list[tuple[str, str]] = []
         self.forbidden: set[str] = set()
+        # Kinds that nobody is told of, by lists or watches.
+        self.late: set[str] = set()
         # Groups that nobody has installed.
         self.unknown: set[str] = set()
         self._changed = asyncio.Condition()
@@ -221,6 +223,7 @@ class Api:
         if plural in self.forbidden:
             raise Refusal(403, "Forbidden")
         if request.method == "GET" and not name:
+            await self.until(lambda: plural not in self.late)
             if request.query.get("watch") == "true":
                 return await self._watch(request, plural)
             items = [each for each in self.all(plural) if _selected(each, request)]

@@ -9,69 +9,13 @@ from pathlib import Path
 import pytest
 
 from kube_operator.installation import Installation, operation_body, shard_body, told
-from shardlog.metadata.failures import Unavailable
+from kube_operator.stores import Breaking, Outage
 from shardlog.metadata.records import FORMAT, decode_shard, encode_shard, shard_key
-from shardlog.metadata.store import Listing, MetadataStore, Swapped, Versioned, Watch
 from shardlog.protocol.coordinator_state import changed
 from shardlog.protocol.shard import Shard, Status
 
 THREE = "node-0 node-1 node-2"
 AVAILABLE = "shardlog_operator_api_available"
-
-
-class Outage:
-    """A store whose answers can be held back, as those of etcd without a quorum."""
-
-    def __init__(self, inner: MetadataStore) -> None:
-        self.inner = inner
-        self.down = False
-
-    def _require(self) -> None:
-        if self.down:
-            raise Unavailable("etcd", "no member answers")
-
-    async def get(self, key: str) -> Versioned | None:
-        self._require()
-        return await self.inner.get(key)
-
-    async def list(self, prefix: str) -> Listing:
-        self._require()
-        return await self.inner.list(prefix)
-
-    async def compare_and_swap(self, key: str, version: int, value: bytes | None) -> Swapped:
-        self._require()
-        return await self.inner.compare_and_swap(key, version, value)
-
-    def watch(self, prefix: str, from_revision: int) -> Watch:
-        return self.inner.watch(prefix, from_revision)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-
-def half_way(shard: Shard) -> str:
-    """How far a change is, by the record."""
-    if shard.joining:
-        return "Joining with a replica" if shard.joining.incarnation else "Joining"
-    return shard.phase.value.capitalize() if shard.phase else ""
-
-
-class Breaking(Outage):
-    """Whoever writes a record of a change that is so far never hears that it is written."""
-
-    def __init__(self, inner: MetadataStore, so_far: str) -> None:
-        super().__init__(inner)
-        self.so_far = so_far
-        self.written: Shard | None = None
-
-    async def compare_and_swap(self, key: str, version: int, value: bytes | None) -> Swapped:
-        swapped = await super().compare_and_swap(key, version, value)
-        if swapped.done and value is not None and key == shard_key("orders"):
-            record = decode_shard(key, value)
-            if half_way(record) == self.so_far:
-                self.written = record
-                await asyncio.Event().wait()
-        return swapped
 
 
 @pytest.mark.parametrize("so_far", ["Joining", "Joining with a replica", "Prepare", "Commit"])
