@@ -32,6 +32,8 @@ DOWN_TIMEOUT_S = 120.0
 ANSWER_TIMEOUT_S = 120.0
 LOOK_S = 0.1
 END_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
+_kept: list[subprocess.Popen[bytes]] = []
+"""Held to the end of this run: one that is dropped while its process runs is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def controlled(keep: bool) -> Iterator[SourceCluster]:
         yield SourceCluster(Kubernetes(KUBECONFIG))
     finally:
         if keep:
+            _kept.extend([started] if started else [])
             print(f"\nkept: export KUBECONFIG={KUBECONFIG}; kill {_pid()} ends it", file=sys.stderr)
         elif started:
             started.send_signal(signal.SIGINT)

@@ -12,7 +12,7 @@ from kube_operator.installation import Installation, operation_body, shard_body,
 from kube_operator.stores import Breaking, Outage
 from shardlog.metadata.records import FORMAT, decode_shard, encode_shard, shard_key
 from shardlog.protocol.coordinator_state import changed
-from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.shard import Status
 
 THREE = "node-0 node-1 node-2"
 AVAILABLE = "shardlog_operator_api_available"
