@@ -300,7 +300,7 @@ class ClientPort(Receiver):
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
-        connection.on_unfinished = self._unfinished
+        connection.count_unfinished(self._unfinished)
         self._plane.ports.add(self)
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:

@@ -44,7 +44,7 @@ class DriverDisk(Protocol):
     def read(self, header: Header) -> Entry | None:
         """The entry, verified; None if its copy here is damaged."""
 
-    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+    def read_run(self, headers: Sequence[Header]) -> tuple[Entry, ...]:
         """Entries one behind the other, verified, up to the first whose copy here is damaged."""
 
 
@@ -110,7 +110,7 @@ class Driver:
     def _read(self, headers: tuple[Header, ...]) -> tuple[tuple[Entry, ...], Header | None]:
         if headers == self._latest[0]:
             return self._latest[1], None
-        found = tuple(self.disk.read_run(headers))
+        found = self.disk.read_run(headers)
         if len(found) < len(headers):
             damaged = headers[len(found)]
             self._damaged.append(damaged.base)

@@ -189,7 +189,7 @@ class HostedReplica:
         """What the node asks for by itself."""
         self._hosted.tend(change)
 
-    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+    def read_run(self, headers: Sequence[Header]) -> tuple[Entry, ...]:
         found = self._hosted.store.read_run(headers)
         if len(found) < len(headers):
             self.found_bad["read"] += 1

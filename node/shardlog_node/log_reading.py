@@ -112,7 +112,7 @@ class ReadStream:
             fits = header.base <= at < header.end if parent is None else header.base == at
             if not fits or parent not in (None, header.parent):
                 raise Mismatch(at, f"the entry {header.id} does not continue the log at {at}")
-            if not is_whole(Entry(header, body)):  # type: ignore[arg-type]
+            if not is_whole(Entry(header, body)):
                 raise Mismatch(header.base, f"the entry {header.id} is damaged")
             if header.kind is Kind.LOST:
                 if at == self._next:

@@ -176,6 +176,8 @@ class Cursor:
         under_way = self.flight_entries
         room = min(limits.batch_entries_max, limits.inflight_entries_max - under_way)
         room_bytes = min(limits.batch_bytes_max, limits.inflight_bytes_max - self.flight_bytes)
+        if room <= 0 or (room_bytes <= 0 and under_way):
+            return []
         left_bytes = limits.batch_bytes_max
         if feed_bytes is not None and self._is_far_behind(log, limits, commit):
             self.fed = True
@@ -190,7 +192,7 @@ class Cursor:
         batch: list[Header] = []
         expected = self.next
         marks = log.marks
-        for header in log.between(expected, log.end, max(room, 0)):
+        for header in log.between(expected, log.end, room):
             base = header.base
             room_bytes -= header.body_checksum >> 32
             if base != expected or base in marks:

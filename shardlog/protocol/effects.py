@@ -244,8 +244,8 @@ class Limits:
     settle_bytes: int = 1 << 20
     batch_entries_max: int = 16
     batch_bytes_max: int = 1 << 20
-    inflight_entries_max: int = 64
-    inflight_bytes_max: int = 4 << 20
+    inflight_entries_max: int = 256
+    inflight_bytes_max: int = 8 << 20
     unsynced_entries_max: int = 1024
     unsynced_bytes_max: int = 32 << 20
     fetch_retry_ms: int = 100

@@ -15,6 +15,8 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
+Body = bytes | memoryview
+"""What an entry holds, or a part of the piece that it came in."""
 GENESIS_CHECKSUM = 0
 """The parent of the first entry of a log that was never trimmed."""
 
@@ -92,11 +94,21 @@ class Entry(NamedTuple):
     """A header and the bytes that it describes."""
 
     header: Header
-    body: bytes
+    body: Body
 
 
-entry_of: Callable[[tuple[Header, bytes]], Entry] = partial(tuple.__new__, Entry)
+entry_of: Callable[[tuple[Header, Body]], Entry] = partial(tuple.__new__, Entry)
 """As `header_of`."""
+
+
+class EntryRun(tuple[Entry, ...]):
+    """Entries that stand one behind the other in `raw`, each behind its header.
+
+    Whoever passes them on as they are has no need to put them together again.
+    """
+
+    raw: Body
+
 
 Seal = Callable[[int, int, int, int, int, int, int, int, int], int]
 """(epoch, base, count, kind, session, request, timestamp_ms, parent, body_checksum) → checksum."""

@@ -172,10 +172,10 @@ class ModelDisk:
             raise ImpossibleState(f"asked to read {header.id}, which was never written here")
         return slot.entry if slot.body is Part.OK else None
 
-    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+    def read_run(self, headers: Sequence[Header]) -> tuple[Entry, ...]:
         """Up to the first that is damaged."""
-        found = [self.read(header) for header in headers]
-        return [entry for entry in takewhile(lambda entry: entry is not None, found) if entry]
+        found = (self.read(header) for header in headers)
+        return tuple(entry for entry in takewhile(lambda entry: entry is not None, found) if entry)
 
     # --- syncing ---------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class EngineDisk:
         """The entry, or None if its copy here is damaged."""
         return self.store.read(header)
 
-    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+    def read_run(self, headers: Sequence[Header]) -> tuple[Entry, ...]:
         return self.store.read_run(headers)
 
     def headers(self, start: int, end: int, most: int) -> list[Header]:

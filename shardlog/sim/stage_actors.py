@@ -311,7 +311,8 @@ class StageClient:
                 self._learn(self.operations, message.request, done)
         elif isinstance(message, ReadResult):
             seen = tuple(
-                (entry.header.base, self.stage.value_of(entry.body)) for entry in message.entries
+                (entry.header.base, self.stage.value_of(bytes(entry.body)))
+                for entry in message.entries
             )
             asked = self.reads[message.nonce]
             done = replace(asked, reply=self.stage.instant(), seen=seen, end=message.commit)

@@ -27,8 +27,11 @@ class StoredHeaders:
 
     def headers(self, start: int, end: int, most: int) -> list[Header]:
         """Up to `most` headers with a base in `[start, end)`, in order."""
-        found: list[Header] = []
-        for header in self._from(max(start, self.first), end):
+        start = max(start, self.first)
+        found = self.segments.headers_on(start, end, most)
+        if len(found) == most:
+            return found
+        for header in self._from(found[-1].end if found else start, end):
             if len(found) == most:
                 break
             if header.base >= start:

@@ -41,11 +41,11 @@ append_of: Callable[[tuple[Entry, int]], Append] = partial(tuple.__new__, Append
 class Group:
     """Entries of one segment that are written together, and the slots they will get.
 
-    `buffers` are headers and bodies by turns; the next entry goes to `after`.
+    `buffers` are `headers` and bodies by turns; the next entry goes to `after`.
     """
 
-    __slots__ = ("after", "buffers", "index", "position", "segment", "slots", "slots_max",
-                 "stop")  # fmt: skip
+    __slots__ = ("after", "buffers", "headers", "index", "position", "segment", "slots",
+                 "slots_max", "stop")  # fmt: skip
 
     def __init__(self, segment: Segment, index: int, position: int) -> None:
         self.segment = segment
@@ -53,7 +53,8 @@ class Group:
         self.position = position
         self.after = position
         self.slots: list[Slot] = []
-        self.buffers: list[bytes] = []
+        self.headers: list[bytes] = []
+        self.buffers: list[Buffer] = []
         # The segment has no room for more slots than these, nor for anything behind `stop`.
         self.slots_max = segment.head.slots - index
         self.stop = segment.head.size
@@ -70,17 +71,18 @@ class Group:
         if after - self.position > GROUP_BYTES_MAX and slots:
             return False
         slots.append(_slot((header, length, position, context)))
-        self.buffers += (pack_header(header, length), body)
+        packed = pack_header(header, length)
+        self.headers.append(packed)
+        self.buffers += (packed, body)
         self.after = after
         return True
 
     def packed_slots(self) -> bytes:
         head = self.segment.head
         lineage, first = head.lineage, slot_sequence(head.number, self.index)
-        buffers = self.buffers
         return b"".join(
             [
-                join_slot(buffers[2 * at], slot.position, slot.context, lineage, first + at)
+                join_slot(self.headers[at], slot.position, slot.context, lineage, first + at)
                 for at, slot in enumerate(self.slots)
             ]
         )

@@ -44,6 +44,7 @@ from shardlog.storage.spares import Spares
 SUFFIX = ".segment"
 RUN_SLOTS = 256
 """A raw range has no more entries."""
+WALK_SLOTS = 64
 MAKING = f"making{SUFFIX}"
 GROUP_BYTES_MAX = 1 << 20
 """No more bytes of entries than this, or else one single entry, are on their way to the disk."""
@@ -331,13 +332,27 @@ class Segment:
             return None
         return Entry(header, body)
 
-    def walk(self, index: int, batch: int = 64) -> Iterator[tuple[int, Slot | None]]:
+    def walk(self, index: int, batch: int = WALK_SLOTS) -> Iterator[tuple[int, Slot | None]]:
         """The slots from `index` on, None for those that cannot be read."""
         while index < self.count:
             pieces = self.slot_bytes(index, min(batch, self.count - index))
             for piece in pieces:
                 yield index, None if piece is None else self.unpacked(piece, index)
                 index += 1
+
+    def headers_on(self, start: int, end: int, most: int) -> list[Header]:
+        """See `Segments.headers_on`; whoever reads on is spared the search."""
+        known_end, index = self.read_up_to
+        if known_end != start:
+            index = max(self.find(start), 0)
+        found: list[Header] = []
+        at = start
+        for _, slot in self.walk(index, min(most, WALK_SLOTS)):
+            if slot is None or slot.header.base != at or at >= end or len(found) == most:
+                break
+            found.append(slot.header)
+            at = slot.header.end
+        return found
 
     def run(self, at: int, end: int, bytes_max: int, summed: bool = False) -> Run | None:
         """The entries that stand one behind the other from slot `at` on.

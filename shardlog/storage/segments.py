@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from shardlog.checksum import is_body
-from shardlog.protocol.entry import Entry, Header, Kind, entry_of
+from shardlog.protocol.entry import Entry, EntryRun, Header, Kind, entry_of
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage.failures import Damaged, DiskFailed, WrongIdentity
 from shardlog.storage.handles import Handles
@@ -41,6 +41,7 @@ from shardlog.storage.segment import (
 from shardlog.storage.spares import SPARES_MAX, Spares
 
 _NO_CONTEXT = Context(0, 0)
+_NOTHING = EntryRun()
 RUN_BYTES_MAX = 1 << 20
 """So much is read at once of entries that stand together."""
 
@@ -227,6 +228,18 @@ class Segments:
                 yield Place(place.segment, number, slot)
                 at = slot.header.end
 
+    def headers_on(self, start: int, end: int, most: int) -> list[Header]:
+        """Up to `most` headers, of entries one behind the other, the first of which is at `start`.
+
+        Fewer where something cannot be read and where a segment ends, which says nothing of what
+        comes then.
+        """
+        segment = self.holding(start)
+        if segment is None:
+            return []
+        segment.load_count()
+        return segment.headers_on(start, min(end, self.end), most)
+
     def readable_after(self, offset: int) -> int:
         """The base of the next readable entry behind an unreadable one, or the end."""
         segment = self.holding(offset)
@@ -297,7 +310,7 @@ class Segments:
             return None
         return place.segment.entry(header, place.slot.position, place.slot.length)
 
-    def entries(self, headers: Sequence[Header]) -> list[Entry]:
+    def entries(self, headers: Sequence[Header]) -> EntryRun:
         """As many of them, from the first on, as stand in one range and are as they were written.
 
         None at all if they have to be looked at one by one.
@@ -305,25 +318,27 @@ class Segments:
         end = min(headers[-1].end, self.end)
         raw = self.raw(headers[0].base, end, RUN_BYTES_MAX)
         if raw is None or raw.first != headers[0].base:
-            return []
+            return _NOTHING
         try:
             with self.handles.use(raw.path) as file:
                 data = file.read(raw.position, raw.length)
         except DiskFailed:
-            return []
+            return _NOTHING
         found: list[Entry] = []
-        at = 0
+        view, at = memoryview(data), 0
         for header in headers[: raw.count]:
             start = at + ENTRY_HEADER_BYTES
             length = header.body_checksum >> 32
             if data[at:start] != pack_header(header, length):
                 break
-            body = data[start : start + length]
+            body = view[start : start + length]
             if not is_body(header, body):
                 break
             found.append(entry_of((header, body)))
             at = start + length
-        return found
+        run = EntryRun(found)
+        run.raw = view[:at]
+        return run
 
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole entries that stand one behind the other, from the one that holds `start` on.

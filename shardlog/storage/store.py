@@ -144,10 +144,10 @@ class Store:
             return entry
         return self.files.segments.entry(header)
 
-    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+    def read_run(self, headers: Sequence[Header]) -> tuple[Entry, ...]:
         """Entries one behind the other, verified, up to the first whose copy is damaged.
 
-        What stands together in a file is read at once.
+        What stands together in a file is read at once; an `EntryRun`, if all of it does.
         """
         found: list[Entry] = []
         fresh, segments = self.fresh, self.files.segments
@@ -158,13 +158,15 @@ class Store:
                 found.append(entry)
                 continue
             run = segments.entries(headers[len(found) :])
+            if len(run) == len(headers):
+                return run
             if not run:
                 entry = segments.entry(header)
                 if entry is None:
-                    return found
-                run = [entry]
+                    break
+                found.append(entry)
             found += run
-        return found
+        return tuple(found)
 
     def headers(self, start: int, end: int, most: int) -> list[Header]:
         """Headers of durable entries, for the protocol's `Archive`."""

@@ -38,11 +38,11 @@ from shardlog.transport.frames import (
     FRAME_BYTES_MAX,
     GREETING_BYTES_MAX,
     Buffer,
-    Decoder,
     Frame,
     FrameType,
 )
 from shardlog.transport.handshake import Goodbye, Hello, Pong, Reason, Welcome
+from shardlog.transport.inlet import Inlet
 
 WallClock = Callable[[], int]
 """Nanoseconds since 1970."""
@@ -97,7 +97,7 @@ _ABOUT_THE_CONNECTION = frozenset(
 )
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One end.  `calling` tells whether this side opened it, and so speaks first."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._ended: asyncio.Future[None] = self.loop.create_future()
         self._receiver = receiver
         self._wall_ns = wall_ns
-        self._decoder = Decoder(min(GREETING_BYTES_MAX, limits.frame_bytes_max))
+        self._inlet = Inlet(min(GREETING_BYTES_MAX, limits.frame_bytes_max))
         self._gathered: list[Buffer] = []
         self._gathered_bytes = 0
         self._said_bytes = 0  # since the connection was made
@@ -140,8 +140,7 @@ class Connection(asyncio.Protocol):
         self._heard = True  # something, since the last look
         self._quiet_ms = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.on_unfinished: Callable[[int], None] | None = None
-        """Told after all that comes how many bytes of a frame are there that is not whole yet."""
+        self._on_unfinished: Callable[[int], None] | None = None
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -250,19 +249,30 @@ class Connection(asyncio.Protocol):
             if self.state is not State.CLOSED:
                 self.transport.resume_reading()
 
-    def data_received(self, data: bytes) -> None:
+    def count_unfinished(self, tell: Callable[[int], None]) -> None:
+        """Tell after all that comes how many bytes of a frame are here that is not whole yet.
+
+        No others are held for it.
+        """
+        self._on_unfinished = tell
+        self._inlet.reserves = False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inlet.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.state in _ENDED:
             return
         self._heard = True
         try:
             try:
-                frames = self._decoder.feed(data)
+                frames = self._inlet.taken(nbytes)
             except MalformedFrame as failure:
                 self._take(failure.before)
                 raise
             self._take(frames)
-            if self.on_unfinished is not None:
-                self.on_unfinished(self._decoder.waiting_bytes)
+            if self._on_unfinished is not None:
+                self._on_unfinished(self._inlet.waiting_bytes)
         except Malformed as failure:
             reason = Reason.TOO_LARGE if isinstance(failure, FrameTooLarge) else Reason.MALFORMED
             self._end(failure, reason)
@@ -325,7 +335,7 @@ class Connection(asyncio.Protocol):
             self._gathered_bytes += size
             self._said_bytes += size
             self._flush()
-        self._decoder.frame_bytes_max = self.limits.frame_bytes_max
+        self._inlet.accept(self.limits.frame_bytes_max)
         self._watch()
         if not self.greeted.done():
             self.greeted.set_result(None)
@@ -351,7 +361,7 @@ class Connection(asyncio.Protocol):
             self.failure = kind(str(exc) if exc else "the other side closed the connection")
         was_open = self.version != 0
         self.state = State.CLOSED
-        self._decoder.forget()
+        self._inlet.forget()
         if self._timer is not None:
             self._timer.cancel()
         self._gathered.clear()
@@ -387,7 +397,7 @@ class Connection(asyncio.Protocol):
             self._shut()
 
     def _shut(self) -> None:
-        self._decoder.forget()
+        self._inlet.forget()
         self._wake()
         if self._timer is not None:
             self._timer.cancel()

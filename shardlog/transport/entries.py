@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardlog.protocol.entry import Entry, Header, entry_of
+from shardlog.protocol.entry import Entry, EntryRun, Header, entry_of
 from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES, pack_header, unpack_header
 from shardlog.transport.failures import MalformedFrame
 from shardlog.transport.frames import Buffer
@@ -32,15 +32,24 @@ def split_entries(raw: memoryview) -> list[tuple[Header, memoryview]]:
 
 
 def whole_entries(raw: memoryview, count: int) -> tuple[Entry, ...]:
-    """The `count` entries, each with a copy of its body, so that none holds the frame alive."""
+    """The `count` entries.
+
+    They are views of what came, unless most of that is something else, which they would keep alive.
+    """
     found = split_entries(raw)
     if len(found) != count:
         raise MalformedFrame(f"{len(found)} entries where {count} are announced")
-    return tuple([entry_of((header, bytes(body))) for header, body in found])
+    if 2 * len(raw) < memoryview(raw.obj).nbytes:
+        return tuple([entry_of((header, bytes(body))) for header, body in found])
+    run = EntryRun(map(entry_of, found))
+    run.raw = raw
+    return run
 
 
 def join_entries(entries: Iterable[Entry]) -> list[Buffer]:
     """Buffers for `writelines`; bodies are not copied."""
+    if isinstance(entries, EntryRun):
+        return [entries.raw]
     buffers: list[Buffer] = []
     for entry in entries:
         buffers += (pack_header(entry.header, len(entry.body)), entry.body)

@@ -181,6 +181,17 @@ class Decoder:
         """What has come of a frame that is not whole yet."""
         return len(self._partial)
 
+    @property
+    def awaited_bytes(self) -> int:
+        """All bytes of the frame that is not whole yet; its head must be here."""
+        length: int = _unpack_head(self._partial)[0]
+        return HEAD_BYTES + length
+
+    def give_up(self) -> bytearray:
+        """What has come of that frame, for somebody else to go on with."""
+        partial, self._partial = self._partial, bytearray()
+        return partial
+
     def forget(self) -> None:
         """What is not whole yet never will be."""
         self._partial = bytearray()

@@ -22,6 +22,7 @@ from google.protobuf.message import Message as Protobuf
 
 from shardlog.protocol import failures as refusals
 from shardlog.protocol import messages
+from shardlog.protocol.entry import Body
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.messages import Message
 from shardlog.transport.failures import MalformedMessage
@@ -81,7 +82,9 @@ class _Field:
         self.owner = owner.__name__
         self.name = name
         self.optional = self.repeated = False
-        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        if hint == Body:
+            hint = bytes
+        elif typing.get_origin(hint) in (types.UnionType, typing.Union):
             (hint,) = [each for each in typing.get_args(hint) if each is not type(None)]
             self.optional = True
         elif typing.get_origin(hint) is tuple:
@@ -149,6 +152,8 @@ def _counterpart(kind: type) -> type[Any]:
 
 
 def _part_of(hint: Any) -> Part:
+    if hint is bytes:
+        return Part(bytes, _same)  # it may be a view
     if hint in PLAIN:
         return Part(_same, _same)
     if issubclass(hint, Enum):

@@ -69,7 +69,7 @@ class Node:
     def read(self, header: Header) -> Entry | None:
         return self.store.read(header)
 
-    def read_run(self, headers: Sequence[Header]) -> list[Entry]:
+    def read_run(self, headers: Sequence[Header]) -> tuple[Entry, ...]:
         return self.store.read_run(headers)
 
     def _perform(self, driver: Driver) -> None:

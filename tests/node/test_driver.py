@@ -41,8 +41,8 @@ class Bench:
     def read(self, header: Any) -> Entry | None:
         return self.held.get(header)
 
-    def read_run(self, headers: Any) -> list[Entry]:
-        return list(takewhile(bool, map(self.held.get, headers)))  # type: ignore[arg-type]
+    def read_run(self, headers: Any) -> tuple[Entry, ...]:
+        return tuple(takewhile(bool, map(self.held.get, headers)))  # type: ignore[arg-type]
 
 
 def test_effects_are_performed_in_their_order():

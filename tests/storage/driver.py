@@ -88,12 +88,12 @@ class Driver:
             self.due[effect.token] = len(self.states) - 1
         elif isinstance(effect, WriteEntries):
             for entry in effect.entries:
-                self.bodies[entry.header.checksum] = entry.body
+                self.bodies[entry.header.checksum] = bytes(entry.body)
                 self.states.append(self.state.after(WriteEntries((entry,), effect.commit)))
         else:
             torn = isinstance(effect, RewriteEntry)
             if isinstance(effect, RewriteEntry):
-                self.bodies[effect.entry.header.checksum] = effect.entry.body
+                self.bodies[effect.entry.header.checksum] = bytes(effect.entry.body)
                 self.states.append(self.state.torn(effect.entry.header))
             self.states.append(self.states[-1 - torn].after(effect))
 

@@ -78,7 +78,7 @@ def told(store: Store, recovered: Recovered) -> dict[str, Any]:
                 header.count,
                 header.kind.name,
                 header.checksum,
-                None if entry is None else entry.body.decode(),
+                None if entry is None else bytes(entry.body).decode(),
             ]
             for header, entry in entries
         ],

@@ -1,0 +1,86 @@
+"""Where the bytes of a connection come in.
+
+Most reads bring many small frames, or a few of middling size: they go into one buffer for all
+connections of a thread, and what was read is copied out of it, once.  Of a long frame the first
+piece comes that way.  The rest is read to where the frame will stand, so that a node that catches
+up, and a reader of a long log, move each byte once.
+
+For that, room is reserved for bytes that have not come.  It is never more than a few times what
+has, and one who has to count every byte of strangers asks for none of it.
+"""
+
+from __future__ import annotations
+
+from threading import local
+
+from shardlog.transport.frames import HEAD, HEAD_BYTES, Decoder, Frame
+
+READ_BYTES = 256 << 10
+RESERVED_AFTER_BYTES = 16 << 10
+RESERVED_TIMES = 8
+"""Room is reserved for a frame of which at least one in so many bytes is here."""
+
+
+class _Scratch(local):
+    """One for each thread: a read and what is made of it are never apart on one."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BYTES))
+
+
+_scratch = _Scratch()
+
+
+class Inlet:
+    """`room` for the next bytes, and what they came to: `taken`.  For one thread."""
+
+    __slots__ = ("_decoder", "_filled", "_frame", "_scratch", "reserves")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.reserves = True
+        self._decoder = Decoder(frame_bytes_max)
+        self._scratch = _scratch.view
+        # A frame of which everything up to `_filled` is here.
+        self._frame: bytearray | None = None
+        self._filled = 0
+
+    def accept(self, frame_bytes_max: int) -> None:
+        """The longest payload from now on."""
+        self._decoder.frame_bytes_max = frame_bytes_max
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What has come of a frame that is not whole yet."""
+        return self._decoder.waiting_bytes if self._frame is None else self._filled
+
+    def forget(self) -> None:
+        """What is not whole yet never will be."""
+        self._frame = None
+        self._decoder.forget()
+
+    def room(self) -> memoryview:
+        if self._frame is None:
+            return self._scratch
+        return memoryview(self._frame)[self._filled :]
+
+    def taken(self, size: int) -> list[Frame]:
+        """The frames that are whole now that so many bytes are in the `room`."""
+        if self._frame is None:
+            frames = self._decoder.feed(bytes(self._scratch[:size]))
+            if self.reserves and self._decoder.waiting_bytes >= RESERVED_AFTER_BYTES:
+                self._reserve()
+            return frames
+        self._filled += size
+        if self._filled < len(self._frame):
+            return []
+        whole, self._frame = self._frame, None
+        _, kind, flags, channel = HEAD.unpack_from(whole)
+        return [Frame(kind, flags, channel, memoryview(whole)[HEAD_BYTES:])]
+
+    def _reserve(self) -> None:
+        have = self._decoder.waiting_bytes
+        total = self._decoder.awaited_bytes
+        if have < total <= RESERVED_TIMES * have:
+            frame = bytearray(total)
+            frame[:have] = self._decoder.give_up()
+            self._frame, self._filled = frame, have

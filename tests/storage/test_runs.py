@@ -1,0 +1,45 @@
+"""Entries that are read together: a run is passed on as it stands in the file."""
+
+from pathlib import Path
+
+from shardlog.protocol.entry import EntryRun
+from shardlog.transport.entries import join_entries
+from storage.replicas import ENTRIES, FIRST, SLOTS, entry_at, flip, make, open_store
+
+HEADERS = [entry.header for entry in ENTRIES]
+
+
+def test_entries_of_one_file_are_a_run_of_its_bytes(tmp_path: Path):
+    directory = make(tmp_path / "orders")
+    found = open_store(directory).read_run(HEADERS[2:6])
+    assert isinstance(found, EntryRun)
+    assert found == tuple(ENTRIES[2:6])
+    (raw,) = join_entries(found)
+    assert bytes(raw) == (directory / FIRST).read_bytes()[entry_at(2) : entry_at(6)]
+
+
+def test_a_run_is_the_same_as_its_entries_one_by_one(tmp_path: Path):
+    found = open_store(make(tmp_path / "orders")).read_run(HEADERS[2:6])
+    assert b"".join(join_entries(found)) == b"".join(join_entries(list(found)))
+
+
+def test_entries_of_two_files_are_not_a_run(tmp_path: Path):
+    found = open_store(make(tmp_path / "orders")).read_run(HEADERS[SLOTS - 2 : SLOTS + 2])
+    assert not isinstance(found, EntryRun)
+    assert found == tuple(ENTRIES[SLOTS - 2 : SLOTS + 2])
+
+
+def test_T3_a_run_ends_before_what_is_damaged(tmp_path: Path):
+    directory = make(tmp_path / "orders")
+    flip(directory / FIRST, entry_at(4) + 85)
+    found = open_store(directory).read_run(HEADERS[2:6])
+    assert found == tuple(ENTRIES[2:4])
+
+
+def test_headers_are_found_on_from_where_the_last_ones_ended(tmp_path: Path):
+    store = open_store(make(tmp_path / "orders"))
+    found, at = [], 0
+    while more := store.headers(at, HEADERS[-1].end, 3):
+        found += more
+        at = more[-1].end
+    assert found == HEADERS
