@@ -105,6 +105,10 @@ class Round:
     # Open until `release`.
     pinned: dict[str, File] = field(default_factory=dict)
 
+    @property
+    def entry_bytes(self) -> int:
+        return self.group.after - self.group.position if self.group else 0
+
     def write(self) -> None:
         """Into the page cache; the files stay open until `release`."""
         if self.alone is not None:

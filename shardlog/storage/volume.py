@@ -1,9 +1,10 @@
 """All replicas of one volume, and the group commit that they share.
 
 While one batch of rounds is on its way to the disk, what comes in gathers in the stores; when it
-is done, whatever gathered is the next batch.  Writing and syncing happen in threads, never on the
-event loop.  Few files are synced each by itself, side by side; from `sync_together_from` files on
-one sync of the whole volume is cheaper (measured: `docs/benchmarks.md`).
+is done, whatever gathered is the next batch.  Writing and syncing happen in threads; only a lone
+small round goes to the disk from the event loop itself, while the disk is prompt (`promptness`).
+Few files are synced each by itself, side by side; from `sync_together_from` files on one sync of
+the whole volume is cheaper (measured: `docs/benchmarks.md`).
 
 A round that fails for want of room is tried again later, and its replica says meanwhile that it is
 stalled.  Any other failure is the end of that replica in this process: it has to be opened anew.
@@ -12,6 +13,7 @@ stalled.  Any other failure is the end of that replica in this process: it has t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,7 @@ from shardlog.storage.failures import Retriable, StorageFailure
 from shardlog.storage.files import Files
 from shardlog.storage.handles import Handles
 from shardlog.storage.plan import Plan
+from shardlog.storage.promptness import Promptness
 from shardlog.storage.replica_files import ReplicaFiles
 from shardlog.storage.rounds import ROUND_FILES_MAX, Round
 from shardlog.storage.store import Store
@@ -59,10 +62,14 @@ class VolumeFiles(Files, Protocol):
 class VolumeLimits:
     """`workers` threads write and sync; a stalled replica is tried again after `retry_ms`.
 
-    A batch is of so many replicas at most that their files fit into `open_files_max`.
+    A batch is of so many replicas at most that their files fit into `open_files_max`.  A lone round
+    of up to `on_loop_bytes_max` is performed on the loop while such ones take less than
+    `on_loop_us_max`.
     """
 
     workers: int = 8
+    on_loop_bytes_max: int = 64 << 10
+    on_loop_us_max: int = 700
     sync_together_from: int = 32
     open_files_max: int = 1024
     retry_ms: int = 200
@@ -172,6 +179,7 @@ class Volume:
         self.handles = Handles(files, self.limits.open_files_max)
         self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
         self._performer = Performer(self._perform, self._performed)
+        self._promptness = Promptness(self.limits.on_loop_us_max)
         self._woken: dict[Hosted, None] = {}
         # Whether a batch is on its way, or about to be.
         self._busy = False
@@ -216,7 +224,11 @@ class Volume:
         self._woken[hosted] = None
         if not self._busy and self._loop is not None:
             self._busy = True
-            self._loop.call_soon(self._begin)
+            self._begin_soon(self._loop)
+
+    def _begin_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the turn after the next: what this one has to send leaves before the disk is asked."""
+        loop.call_soon(loop.call_soon, self._begin)
 
     async def run(self) -> None:
         """Perform batch after batch, until cancelled; the one under way is finished first."""
@@ -234,26 +246,44 @@ class Volume:
 
     def _begin(self) -> None:
         """The next batch, if there is one."""
+        if self._loop is None:
+            return
         batch = self._taken()
         self._busy = bool(batch)
-        if batch:
+        if len(batch) == 1 and self._promptness.prompt and self._is_small(batch[0][1]):
+            self._perform_here(self._loop, batch)
+        elif batch:
             self._performer.put(batch)
+
+    def _is_small(self, round_: Round) -> bool:
+        return round_.alone is None and round_.entry_bytes <= self.limits.on_loop_bytes_max
+
+    def _perform_here(self, loop: asyncio.AbstractEventLoop, batch: Batch) -> None:
+        try:
+            self._settle(self._perform(batch))
+        except Exception as failure:
+            self._give_up(failure)
+            return
+        self._busy = bool(self._woken)
+        if self._busy:
+            self._begin_soon(loop)
 
     def _performed(self, done: list[Done] | BaseException) -> None:
         """On the loop: whatever gathered meanwhile is the next batch."""
         if isinstance(done, BaseException):
-            if not self._ended.done():
-                self._ended.set_exception(done)
+            self._give_up(done)
             return
         try:
             self._settle(done)
         except Exception as failure:
-            # Nobody knows what became of the others: the volume is not run any further.
-            if not self._ended.done():
-                self._ended.set_exception(failure)
+            self._give_up(failure)
             return
-        if self._loop is not None:
-            self._begin()
+        self._begin()
+
+    def _give_up(self, failure: BaseException) -> None:
+        """Nobody knows what became of the others: the volume is not run any further."""
+        if not self._ended.done():
+            self._ended.set_exception(failure)
 
     def close(self) -> None:
         """For a volume that is not run any more, or never was."""
@@ -279,17 +309,23 @@ class Volume:
 
     def _perform(self, batch: Batch) -> list[Done]:
         if len(batch) == 1:
-            written = [self._written(batch[0])]
-        else:
-            written = list(self._threads.map(self._written, batch))
+            return [self._performed_alone(batch[0])]
+        written = list(self._threads.map(self._written, batch))
         done = [each for each in written if each[2] is not None or not each[1].unsynced]
         unsynced = [each[:2] for each in written if each[2] is None and each[1].unsynced]
         files = sum(len(round_.unsynced) for _, round_ in unsynced)
         if self._whole is not None and files >= self.limits.sync_together_from:
             return done + self._synced_together(self._whole, unsynced)
-        if len(unsynced) == 1:
-            return [*done, self._synced(unsynced[0])]
         return done + list(self._threads.map(self._synced, unsynced))
+
+    def _performed_alone(self, item: tuple[Hosted, Round]) -> Done:
+        begun_ns = time.perf_counter_ns()
+        done = self._written(item)
+        if done[2] is None and item[1].unsynced:
+            done = self._synced(item)
+        if self._is_small(item[1]):
+            self._promptness.took((time.perf_counter_ns() - begun_ns) / 1000)
+        return done
 
     def _written(self, item: tuple[Hosted, Round]) -> Done:
         return self._tried(item, item[1].write)
