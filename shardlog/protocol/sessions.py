@@ -11,8 +11,7 @@ snapshots carry, and one folded to the end of the log, by which requests are adm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from shardlog.protocol.entry import Header, Kind
@@ -28,9 +27,18 @@ class Session(NamedTuple):
     used: int
 
 
+class OpenSession:
+    """The same while it is used: every entry changes one, in place."""
+
+    __slots__ = ("last", "replies", "used")
+
+    def __init__(self, last: int, replies: Iterable[int], used: int) -> None:
+        self.last = last
+        self.replies = list(replies)
+        self.used = used
+
+
 _DATA = Kind.DATA  # looked up once: every entry asks
-_session: Callable[[tuple[int, int, tuple[int, ...], int]], Session]
-_session = partial(tuple.__new__, Session)
 
 Sessions = tuple[Session, ...]
 """A table at rest, ordered by id: what goes into checkpoints and snapshot descriptors."""
@@ -44,7 +52,7 @@ class SessionTable:
     def __init__(self, sessions_max: int, replies_max: int) -> None:
         self.sessions_max = sessions_max
         self.replies_max = replies_max
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, OpenSession] = {}
         self.applied = 0
 
     @classmethod
@@ -52,18 +60,18 @@ class SessionTable:
         cls, applied: int, sessions: Sessions, sessions_max: int, replies_max: int
     ) -> SessionTable:
         table = cls(sessions_max, replies_max)
-        table.sessions = {session.id: session for session in sessions}
+        table.sessions = {id_: OpenSession(last, replies, used) for id_, last, replies, used in sessions}
         table.applied = applied
         return table
 
     def at_rest(self) -> Sessions:
-        return tuple(sorted(self.sessions.values()))
+        return tuple(
+            Session(id_, each.last, tuple(each.replies), each.used)
+            for id_, each in sorted(self.sessions.items())
+        )
 
     def copy(self) -> SessionTable:
-        table = SessionTable(self.sessions_max, self.replies_max)
-        table.sessions = dict(self.sessions)
-        table.applied = self.applied
-        return table
+        return self.at(self.applied, self.at_rest(), self.sessions_max, self.replies_max)
 
     def fold(self, headers: Iterable[Header]) -> None:
         """Apply the next headers; stops before a stretch that cannot be read."""
@@ -71,13 +79,12 @@ class SessionTable:
         for header in headers:
             kind, base = header.kind, header.base
             if kind is _DATA or (kind is Kind.LOST and header.request):
-                id_ = header.session
-                known = sessions.get(id_)
+                known = sessions.get(header.session)
                 if known is not None:
-                    replies = known.replies
-                    if len(replies) >= most:
-                        replies = replies[1 - most :] if most > 1 else ()
-                    sessions[id_] = _session((id_, header.request, (*replies, base), base))
+                    known.last, known.used = header.request, base
+                    known.replies.append(base)
+                    if len(known.replies) > most:
+                        del known.replies[0]
             elif kind is Kind.REGISTER:
                 self._register(base)
             elif kind is Kind.LOST:
@@ -90,9 +97,9 @@ class SessionTable:
     def _register(self, base: int) -> None:
         """Whoever was used longest ago makes room (T7)."""
         if len(self.sessions) >= self.sessions_max:
-            oldest = min(self.sessions.values(), key=lambda session: session.used)
-            del self.sessions[oldest.id]
-        self.sessions[base] = Session(base, 0, (), base)
+            oldest = min(self.sessions, key=lambda id_: self.sessions[id_].used)
+            del self.sessions[oldest]
+        self.sessions[base] = OpenSession(0, (), base)
 
 
 def admit(table: SessionTable, session: int, request: int) -> int | Refusal | None:

@@ -63,13 +63,13 @@ class VolumeLimits:
     """`workers` threads write and sync; a stalled replica is tried again after `retry_ms`.
 
     A batch is of so many replicas at most that their files fit into `open_files_max`.  A lone round
-    of up to `on_loop_bytes_max` is performed on the loop while such ones take less than
+    of up to `on_loop_bytes_max` is performed on the loop while most of them take less than
     `on_loop_us_max`.
     """
 
     workers: int = 8
     on_loop_bytes_max: int = 64 << 10
-    on_loop_us_max: int = 700
+    on_loop_us_max: int = 1000
     sync_together_from: int = 32
     open_files_max: int = 1024
     retry_ms: int = 200

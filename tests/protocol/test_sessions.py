@@ -38,8 +38,7 @@ def logs(draw):
             kind = draw(st.sampled_from([Kind.REGISTER, Kind.EPOCH_START]))
             following = header(base, kind)
         else:
-            known = tip.sessions[sessions[at]]
-            following = header(base, Kind.DATA, known.id, known.last + 1)
+            following = header(base, Kind.DATA, sessions[at], tip.sessions[sessions[at]].last + 1)
         headers.append(following)
         tip.fold([following])
     return headers
@@ -53,6 +52,16 @@ def test_T6_the_fold_is_the_same_in_pieces_and_after_a_restart(headers, cut):
     again.fold(headers[cut:])
     assert again.at_rest() == whole.at_rest()
     assert again.applied == whole.applied == headers[-1].end
+
+
+@given(logs(), st.integers(0, 25))
+def test_T6_a_leaders_table_at_the_tip_is_apart_from_the_committed_one(headers, cut):
+    committed = folded(headers[:cut])
+    before = committed.at_rest()
+    tip = committed.copy()
+    tip.fold(headers[cut:])
+    assert committed.at_rest() == before
+    assert tip.at_rest() == folded(headers).at_rest()
 
 
 @given(logs())
