@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from shardlog.protocol.entry import Body
 from shardlog.protocol.failures import Illegal, NotLeader, Overloaded, Refusal
 from shardlog.protocol.messages import (
     Append,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
 
 READ_ENTRIES_MAX = 1024
+COPIED_BELOW_BYTES = 16 << 10
 
 # To look up a member of an enumeration takes as long as a call, and every append asks for these.
 _APPEND_TYPE = int(FrameType.APPEND)
@@ -137,8 +139,7 @@ class ClientChannel:
                 return
             self.unanswered[key] = size
             self.port.connection.hold(size)
-        body = bytes(payload[_APPEND_BYTES:])
-        self._ask(Append(session, request, count, body, body_checksum))
+        self._ask(Append(session, request, count, _body(payload), body_checksum))
 
     def _refusal_of(self, size: int) -> Refusal | None:
         plane = self.plane
@@ -300,7 +301,7 @@ class ClientPort(Receiver):
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
-        connection.count_unfinished(self._unfinished)
+        connection.count_unfinished(self._unfinished, self._plane.may_reserve)
         self._plane.ports.add(self)
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
@@ -403,6 +404,14 @@ class ClientPort(Receiver):
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+
+def _body(payload: memoryview) -> Body:
+    """Not copied if it is long, and most of what it would keep alive."""
+    body = payload[_APPEND_BYTES:]
+    if len(body) < COPIED_BELOW_BYTES or 2 * len(body) < memoryview(payload.obj).nbytes:
+        return bytes(body)
+    return body
 
 
 def _length(frame: list[Buffer]) -> int:

@@ -165,6 +165,10 @@ class DataPlane:
                 for incoming in self.incoming:
                     incoming.ping()
 
+    def may_reserve(self, size: int) -> bool:
+        """Whether a client's frame may have its room before it comes; nobody is shed for that."""
+        return self.unfinished_bytes + size <= self.unfinished_bytes_max // 2
+
     def shed(self) -> None:
         """Frames that are not whole are bounded for all clients together."""
         begun = [port for port in self.ports if port.unfinished_bytes]

@@ -42,12 +42,14 @@ def _served(settings: NodeSettings) -> Exit:
     import uvloop
 
     from shardlog.process.logs import configure
+    from shardlog.process.memory import keep_freed_memory
     from shardlog.storage import failures as storage
     from shardlog.transport.failures import Unreachable
     from shardlog_node.process import serve
 
     gc.freeze()  # what was imported stays: to look through it all again would take tens of ms
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_freed_memory()
     _allow_files(settings.open_files_max + settings.connections_max + OTHER_FILES)
     configure(settings.log_level, settings.log_format)
     try:

@@ -16,7 +16,7 @@ from shardlog.protocol.effects import (
     SendEntries,
     TruncateLog,
 )
-from shardlog.protocol.entry import Header, Kind, Member, entry_of, sealed
+from shardlog.protocol.entry import Body, Header, Kind, Member, entry_of, sealed
 from shardlog.protocol.failures import (
     BelowCommit,
     DivergenceMismatch,
@@ -292,7 +292,7 @@ def append(
     session: int,
     request: int,
     count: int,
-    body: bytes,
+    body: Body,
     body_checksum: int,
 ) -> Header:
     """Write at the end of the log; the caller asks for the sync."""

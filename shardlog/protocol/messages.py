@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from shardlog.protocol.entry import Entry, EntryId, Header, Member
+from shardlog.protocol.entry import Body, Entry, EntryId, Header, Member
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
@@ -456,7 +456,7 @@ class Append(Message):
     session: int
     request: int
     count: int
-    body: bytes
+    body: Body
     body_checksum: int
 
 

@@ -60,7 +60,7 @@ class SessionTable:
         cls, applied: int, sessions: Sessions, sessions_max: int, replies_max: int
     ) -> SessionTable:
         table = cls(sessions_max, replies_max)
-        table.sessions = {id_: OpenSession(last, replies, used) for id_, last, replies, used in sessions}
+        table.sessions = {each.id: OpenSession(each.last, each.replies, each.used) for each in sessions}
         table.applied = applied
         return table
 

@@ -249,16 +249,22 @@ class Connection(asyncio.BufferedProtocol):
             if self.state is not State.CLOSED:
                 self.transport.resume_reading()
 
-    def count_unfinished(self, tell: Callable[[int], None]) -> None:
-        """Tell after all that comes how many bytes of a frame are here that is not whole yet.
+    def count_unfinished(
+        self, tell: Callable[[int], None], may_reserve: Callable[[int], bool]
+    ) -> None:
+        """Tell after all that comes how many bytes are held for a frame that is not whole yet.
 
-        No others are held for it.
+        Ask before more are set aside than have come.
         """
         self._on_unfinished = tell
-        self._inlet.reserves = False
+        self._inlet.may_reserve = may_reserve
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._inlet.room()
+
+    def eof_received(self) -> None:
+        """The other side is done, which ends the connection: what it is owed by now goes first."""
+        self._flush()
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.state in _ENDED:

@@ -6,11 +6,12 @@ piece comes that way.  The rest is read to where the frame will stand, so that a
 up, and a reader of a long log, move each byte once.
 
 For that, room is reserved for bytes that have not come.  It is never more than a few times what
-has, and one who has to count every byte of strangers asks for none of it.
+has; one who has to count every byte of strangers is asked first, and told of all that is set aside.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import local
 
 from shardlog.transport.frames import HEAD, HEAD_BYTES, Decoder, Frame
@@ -34,10 +35,11 @@ _scratch = _Scratch()
 class Inlet:
     """`room` for the next bytes, and what they came to: `taken`.  For one thread."""
 
-    __slots__ = ("_decoder", "_filled", "_frame", "_scratch", "reserves")
+    __slots__ = ("_decoder", "_filled", "_frame", "_scratch", "may_reserve")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self.reserves = True
+        # Asked before so many bytes are set aside.
+        self.may_reserve: Callable[[int], bool] = bool
         self._decoder = Decoder(frame_bytes_max)
         self._scratch = _scratch.view
         # A frame of which everything up to `_filled` is here.
@@ -50,8 +52,8 @@ class Inlet:
 
     @property
     def waiting_bytes(self) -> int:
-        """What has come of a frame that is not whole yet."""
-        return self._decoder.waiting_bytes if self._frame is None else self._filled
+        """What is held for a frame that is not whole yet."""
+        return self._decoder.waiting_bytes if self._frame is None else len(self._frame)
 
     def forget(self) -> None:
         """What is not whole yet never will be."""
@@ -67,7 +69,7 @@ class Inlet:
         """The frames that are whole now that so many bytes are in the `room`."""
         if self._frame is None:
             frames = self._decoder.feed(bytes(self._scratch[:size]))
-            if self.reserves and self._decoder.waiting_bytes >= RESERVED_AFTER_BYTES:
+            if self._decoder.waiting_bytes >= RESERVED_AFTER_BYTES:
                 self._reserve()
             return frames
         self._filled += size
@@ -80,7 +82,7 @@ class Inlet:
     def _reserve(self) -> None:
         have = self._decoder.waiting_bytes
         total = self._decoder.awaited_bytes
-        if have < total <= RESERVED_TIMES * have:
+        if have < total <= RESERVED_TIMES * have and self.may_reserve(total):
             frame = bytearray(total)
             frame[:have] = self._decoder.give_up()
             self._frame, self._filled = frame, have

@@ -51,7 +51,9 @@ def test_a_stall_is_forgotten():
     assert after(*[200] * MANY, *[STALL_US] * MANY, *[200] * MANY).prompt
 
 
-def syncing_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: VolumeLimits, size: int):
+def syncing_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: VolumeLimits, size: int
+) -> set[str]:
     """The threads in which the last of many rounds were synced, by name."""
     threads: list[str] = []
     sync = RealFile.sync

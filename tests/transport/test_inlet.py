@@ -43,7 +43,7 @@ def put(inlet: Inlet, data: bytes) -> list[Frame]:
 def test_the_same_frames_whatever_the_pieces(lengths, sizes, reserves):
     data = b"".join(message(length, fill) for fill, length in enumerate(lengths))
     inlet, found, at = Inlet(REST), [], 0
-    inlet.reserves = reserves
+    inlet.may_reserve = lambda size: reserves
     for number in range(len(data) + 1):
         if at == len(data):
             break
@@ -67,7 +67,7 @@ def test_a_long_frame_is_read_to_where_it_will_stand():
     put(inlet, data[:RESERVED_AFTER_BYTES])
     room = inlet.room()
     assert len(room) == len(data) - RESERVED_AFTER_BYTES
-    assert inlet.waiting_bytes == RESERVED_AFTER_BYTES
+    assert inlet.waiting_bytes == len(data), "all that is set aside counts"
     (frame,) = put(inlet, data[RESERVED_AFTER_BYTES:])
     assert frame.payload.obj is room.obj
 
@@ -81,10 +81,11 @@ def test_no_room_for_much_more_than_has_come():
     assert len(inlet.room()) == len(data) - RESERVED_AFTER_BYTES - HEAD_BYTES
 
 
-def test_none_at_all_for_strangers():
-    inlet = Inlet(REST)
-    inlet.reserves = False
+def test_none_without_leave():
+    inlet, asked = Inlet(REST), []
+    inlet.may_reserve = asked.append
     put(inlet, message(100_000)[:60_000])
+    assert asked == [100_000 + HEAD_BYTES]
     assert len(inlet.room()) == READ_BYTES
     assert inlet.waiting_bytes == 60_000
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from shardlog.protocol import failures, messages
-from shardlog.protocol.entry import Entry, Header, Kind
+from shardlog.protocol.entry import Body, Entry, Header, Kind
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.messages import Message
 
@@ -48,6 +48,8 @@ def entries(draw: st.DrawFn) -> Entry:
 
 def of(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
     """Values of an annotation."""
+    if hint == Body:
+        return of(bytes)
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         (inner,) = [each for each in typing.get_args(hint) if each is not type(None)]
