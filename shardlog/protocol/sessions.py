@@ -60,7 +60,8 @@ class SessionTable:
         cls, applied: int, sessions: Sessions, sessions_max: int, replies_max: int
     ) -> SessionTable:
         table = cls(sessions_max, replies_max)
-        table.sessions = {each.id: OpenSession(each.last, each.replies, each.used) for each in sessions}
+        for each in sessions:
+            table.sessions[each.id] = OpenSession(each.last, each.replies, each.used)
         table.applied = applied
         return table
 
