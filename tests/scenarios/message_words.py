@@ -190,7 +190,7 @@ class MessageWords:
             case Registered(_, session):
                 return f"session {session}"
             case Append(session, request, _, body):
-                return f"Append {body.decode()} (session {session}, request {request})"
+                return f"Append {bytes(body).decode()} (session {session}, request {request})"
             case Appended(_, request, base):
                 return f"appended at {base} (request {request})"
             case Read(_, start):
