@@ -84,7 +84,12 @@ def test_no_room_for_much_more_than_has_come():
 def test_none_without_leave():
     inlet = Inlet(REST)
     asked: list[int] = []
-    inlet.may_reserve = lambda size: bool(asked.append(size))
+
+    def refused(size: int) -> bool:
+        asked.append(size)
+        return False
+
+    inlet.may_reserve = refused
     put(inlet, message(100_000)[:60_000])
     assert asked == [100_000 + HEAD_BYTES]
     assert len(inlet.room()) == READ_BYTES
