@@ -2,9 +2,9 @@
 
 No quorum is asked, because what is committed stays so; an answer that nothing new is there is
 given only by a leader that has lately heard a quorum, lest a client should wait for ever at one
-that was deposed.  Files are read in threads: an old one may not be in memory.  What is read but not
-taken by its client is bounded for all of them together; reads beyond that are held until there is
-room.
+that was deposed.  What is in memory is read at once; the rest in threads, where a disk may take its
+time.  What is read but not taken by its client is bounded for all of them together; reads beyond
+that are held until there is room.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from shardlog.protocol.failures import (
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.serving import refusal_to_serve
 from shardlog.storage.failures import StorageFailure
+from shardlog.storage.files import Buffer
 from shardlog.storage.segment import Raw
 from shardlog.transport.entries import join_entries
 from shardlog.transport.frames import (
@@ -193,7 +194,7 @@ class Tails:
             return
         commit = _reaches_to(hosted, read)
 
-        def done(found: tuple[Raw, bytes] | None) -> None:
+        def done(found: tuple[Raw, Buffer] | None) -> None:
             self._answers.give_back(read.bytes_max)
             if found is None:
                 self._serve_one_by_one(hosted, read)
@@ -203,12 +204,15 @@ class Tails:
             head = encode_read_result_head(channel.number, read.nonce, commit, raw.count, len(data))
             channel.result(read.nonce, [head, data])
 
-        def read_raw() -> tuple[Raw, bytes] | None:
+        def read_raw() -> tuple[Raw, Buffer] | None:
             raw = hosted.store.raw(read.start, commit, read.bytes_max)
             return None if raw is None else (raw, hosted.store.read_raw(raw))
 
-        if read.verified:
-            done(None)
+        cached = None
+        if not read.verified:
+            cached = hosted.store.read_cached(read.start, commit, read.bytes_max)
+        if read.verified or cached is not None:
+            done(cached)
         else:
             self._in_thread(read_raw, done, lambda: done(None))
 

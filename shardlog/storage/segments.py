@@ -42,6 +42,7 @@ from shardlog.storage.spares import SPARES_MAX, Spares
 
 _NO_CONTEXT = Context(0, 0)
 _NOTHING = EntryRun()
+RECENT_SEGMENTS = 4
 RUN_BYTES_MAX = 1 << 20
 """So much is read at once of entries that stand together."""
 
@@ -361,6 +362,11 @@ class Segments:
         segment.read_up_to = (run.end, run.slot)
         length, count = run.after - run.position, run.slot - index
         return Raw(segment.path, run.position, length, run.first, run.end, count)
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether it stands where entries were written lately, so that slots are in memory."""
+        recent = self.items[-RECENT_SEGMENTS:]
+        return bool(recent) and recent[0].first <= offset
 
     # --- placing ---------------------------------------------------------------------------------
 

@@ -36,7 +36,8 @@ from shardlog.protocol.entry import Entry, Header
 from shardlog.protocol.failures import ImpossibleState
 from shardlog.storage import changes
 from shardlog.storage.archive import StoredHeaders
-from shardlog.storage.failures import Retriable
+from shardlog.storage.failures import Retriable, StorageFailure
+from shardlog.storage.files import Buffer
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import Context
 from shardlog.storage.opening import Opened, is_formatted, opened
@@ -193,6 +194,20 @@ class Store:
         """Their bytes, not verified; may be called in any thread."""
         with self.files.handles.use(raw.path) as file:
             return file.read(raw.position, raw.length)
+
+    def read_cached(self, start: int, end: int, bytes_max: int) -> tuple[Raw, Buffer] | None:
+        """Both at once, if that takes no disk: recent entries mostly are in memory."""
+        if not self.files.segments.is_recent(start):
+            return None
+        try:
+            raw = self.raw(start, end, bytes_max)
+            if raw is None:
+                return None
+            with self.files.handles.use(raw.path) as file:
+                data = file.read_cached(raw.position, raw.length)
+        except StorageFailure:
+            return None
+        return None if data is None else (raw, data)
 
     def at_time(self, timestamp_ms: int) -> int:
         """The offset of the first durable entry that is not older."""

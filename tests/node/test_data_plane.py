@@ -1,6 +1,7 @@
 """The data plane of nodes, over real connections."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ from shardlog.protocol.messages import (
     Register,
     Registered,
 )
+from shardlog.storage.files import Buffer
+from shardlog.storage.real_files import RealFile
 from shardlog.transport.connection import ConnectionLimits
 from shardlog.transport.failures import ConnectionRefused, TransportFailure
 from shardlog.transport.frame_messages import to_message
@@ -93,6 +96,34 @@ def test_appended_over_the_network_and_read_back(tmp_path: Path):
         kinds = [entry.header.kind for entry in found]
         assert kinds == [Kind.EPOCH_START, Kind.REGISTER, *[Kind.DATA] * 32]
         assert (await tail(client, session + 5, 300)).entries[0].header.base == session + 5
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_recent_records_are_read_from_memory_and_others_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool
+):
+    threads: list[str] = []
+    read, read_cached = RealFile.read, RealFile.read_cached
+
+    def noted(file: RealFile, position: int, length: int) -> bytes:
+        threads.append(threading.current_thread().name)
+        return read(file, position, length)
+
+    def from_memory(file: RealFile, position: int, length: int) -> Buffer | None:
+        return read_cached(file, position, length) if cached else None
+
+    monkeypatch.setattr(RealFile, "read", noted)
+    monkeypatch.setattr(RealFile, "read_cached", from_memory)
+
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        client.send(append(session, 1, b"record"))
+        await client.next()
+        threads.clear()
+        (entry,) = (await tail(client, session + 1)).entries
+        assert bytes(entry.body) == b"record"
+        assert any(name.startswith("reads") for name in threads) is not cached
 
 
 def test_a_tail_waits_for_what_comes_and_is_told_when_nothing_does(tmp_path: Path):

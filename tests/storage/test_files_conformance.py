@@ -96,6 +96,14 @@ def test_reads_are_short_only_at_the_end(volume: Volume):
     assert file.read(0, 0) == b""
 
 
+def test_what_is_in_memory_is_the_same_or_not_told(volume: Volume):
+    file = volume.files.create(volume.at("a"))
+    file.write(0, [b"x" * 1000])
+    assert file.read_cached(100, 200) in (None, b"x" * 200)
+    assert file.read_cached(900, 200) is None, "not all of it is there"
+    assert file.read_cached(5000, 5) is None
+
+
 def test_a_hole_reads_as_zeros(volume: Volume):
     file = volume.files.create(volume.at("a"))
     file.write(10_000, [b"end"])

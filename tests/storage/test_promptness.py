@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from shardlog.storage.failures import DiskFailed
 from shardlog.storage.promptness import RANGE, STALL_US, Promptness
 from shardlog.storage.real_files import RealFile, RealFiles
 from shardlog.storage.volume import VolumeLimits
-from storage.volumes import Client, made, running
+from storage.volumes import Client, WatchedFiles, made, reopened, running
 
 LIMIT_US = 1000
 MANY = 100
@@ -92,3 +93,30 @@ def test_large_rounds_go_to_a_thread(tmp_path, monkeypatch):
 def test_all_rounds_of_a_slow_disk_go_to_a_thread(tmp_path, monkeypatch):
     limits = VolumeLimits(on_loop_us_max=0)
     assert syncing_threads(tmp_path, monkeypatch, limits, 100) == {"volume"}
+
+
+def test_a_sync_that_fails_on_the_loop_stops_its_replica_and_no_other(tmp_path):
+    files = WatchedFiles()
+
+    async def body() -> tuple[Client, Client]:
+        async with running(made(files, tmp_path, PROMPT)) as volume:
+            orders, users = Client(volume, "orders"), Client(volume, "users")
+            for client in (orders, users):
+                await client.format()
+                for _ in range(ROUNDS):
+                    client.append(1)
+                    await client.durable()
+            files.watch.failing = lambda path: "/orders/" in path
+            token = orders.append(1)
+            await orders.failed()
+            assert token not in orders.reported
+            assert [type(failure) for failure in orders.failures] == [DiskFailed]
+            users.append(1)
+            await users.durable()
+            assert not users.failures
+            return orders, users
+
+    orders, users = asyncio.run(body())
+    found = reopened(tmp_path, ["orders", "users"])
+    assert found[0][:ROUNDS] == orders.entries[:ROUNDS]
+    assert found[1] == users.entries

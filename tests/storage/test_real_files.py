@@ -82,6 +82,22 @@ def test_short_reads_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert file.read(1, 100) == b"123456789"
 
 
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.EOPNOTSUPP])
+def test_what_is_not_in_memory_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+):
+    file = RealFiles().create(str(tmp_path / "a"))
+    file.write(0, [b"x" * 10_000])
+    file.sync()
+
+    def preadv(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert file.read_cached(0, 10_000) is None
+    assert file.read(0, 10_000) == b"x" * 10_000
+
+
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
 def test_allocates_where_blocks_cannot_be_reserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -27,8 +27,12 @@ HANGS_S = 60
 """No test waits so long; one that hangs fails."""
 
 
+IN_THREADS = VolumeLimits(on_loop_us_max=0)
+"""No disk is prompt, so that the loop may be the one that lets a sync go on."""
+
+
 def made(
-    files: VolumeFiles, directory: object, limits: VolumeLimits | None = None, plan: Plan = PLAN
+    files: VolumeFiles, directory: object, limits: VolumeLimits = IN_THREADS, plan: Plan = PLAN
 ) -> Volume:
     return Volume(files, str(directory), NODE, plan, limits)
 
