@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
 from shardlog.coordinator.commanding import Commander
@@ -41,7 +40,7 @@ CONFLICT_S = 0.2
 
 
 class Operating:
-    """`situation` tells how a Shard stands, None if there is none of that name."""
+    """`situation` tells how a Shard stands, None if there is none; `clock_s` never goes back."""
 
     def __init__(
         self,
@@ -50,6 +49,7 @@ class Operating:
         commander: Commander,
         situation: Callable[[str], Situation | None],
         poster: EventPoster,
+        clock_s: Callable[[], float],
         log: Logger,
     ) -> None:
         self._kube = kube
@@ -57,11 +57,15 @@ class Operating:
         self._commander = commander
         self._situation = situation
         self._poster = poster
+        self._clock_s = clock_s
         self._log = log
+        # By name: the UID, and since when it has been tried in vain.
+        self._tried: dict[str, tuple[str, float]] = {}
 
     async def operate(self, name: str) -> float | None:
         body = self._watched.operations.get(name)
         if body is None:
+            self._tried.pop(name, None)
             return None
         asked = operation_spec(body)
         if asked.ended or asked.deleting:
@@ -80,36 +84,63 @@ class Operating:
             return AGAIN_S
 
     async def _go_on(self, body: Json, asked: OperationSpec) -> float | None:
-        elapsed_s = _elapsed_s(body)
-        verdict = self._judged(asked, elapsed_s)
-        if verdict.phase in ENDED and asked.shard:
-            await self._read(asked.shard)
-            verdict = self._judged(asked, elapsed_s)
+        verdict = self._judged(asked)
+        if verdict.phase in ENDED:
+            await self._read(asked)
+            verdict = self._judged(asked)
         await self._write(body, asked, verdict)
+        self._count(asked, verdict)
         if verdict.give_up_scaling:
             await self._give_up_scaling(asked.shard or "")
         if verdict.command is not None and verdict.phase is OperationPhase.RUNNING:
             answer = await self._commander.command(asked.shard or "", verdict.command)
             if isinstance(answer, Rejected):
-                await self._refused(asked, answer.reason, elapsed_s)
+                await self._refused(asked, verdict, answer.reason)
         return None if verdict.phase is not OperationPhase.RUNNING else AGAIN_S
 
-    def _judged(self, asked: OperationSpec, elapsed_s: float) -> Verdict:
+    def _judged(self, asked: OperationSpec) -> Verdict:
+        host, shard = self._commander.host, asked.shard or ""
         if asked.operation is Operation.DRAIN:
-            return judge_drain(asked, self._commander.host.shards.values())
-        return judge(asked, self._situation(asked.shard or ""), elapsed_s)
+            return judge_drain(asked, host.shards.values(), host.unreadable)
+        if shard in host.unreadable:
+            return Verdict(OperationPhase.RUNNING, str(host.unreadable[shard]))
+        return judge(asked, self._situation(shard), self._tried_s(asked))
 
-    async def _read(self, shard: str) -> None:
+    def _count(self, asked: OperationSpec, verdict: Verdict) -> None:
+        """Only what is tried in vain, and without a pause: what it waits for takes its time."""
+        if verdict.bounded and verdict.phase is OperationPhase.RUNNING:
+            self._tried[asked.name] = asked.uid, self._clock_s() - self._tried_s(asked)
+        else:
+            self._tried.pop(asked.name, None)
+
+    def _tried_s(self, asked: OperationSpec) -> float:
+        now_s = self._clock_s()
+        uid, since_s = self._tried.get(asked.name, (asked.uid, now_s))
+        return now_s - since_s if uid == asked.uid else 0.0
+
+    async def _read(self, asked: OperationSpec) -> None:
         """The Shard, its record and the nodes as they are, not as they were last heard of."""
+        shard = asked.shard
+        if shard is None:
+            await self._commander.catch_up_with_all()
+            return
         with suppress(NotFound):
             self._watched.wrote_shard(await self._kube.get(self._kube.shard(shard)))
         pods = await self._kube.get(self._kube.listing(PODS))
-        self._watched.relist(PODS, pods["items"])
+        self._watched.relist(PODS, pods)
         await self._commander.catch_up(shard)
 
-    async def _refused(self, asked: OperationSpec, why: str, elapsed_s: float) -> None:
-        """Most refusals pass; the record is judged again in a moment."""
-        phase = OperationPhase.RUNNING if elapsed_s < PATIENCE_S else OperationPhase.FAILED
+    async def _refused(self, asked: OperationSpec, verdict: Verdict, why: str) -> None:
+        """Most refusals pass; the record is judged again in a moment.
+
+        Another operator may just have been quicker: it is not over while there is something else
+        to do than to ask for the same again.
+        """
+        phase = OperationPhase.RUNNING
+        if self._tried_s(asked) >= PATIENCE_S:
+            await self._read(asked)
+            if self._judged(asked).command == verdict.command:
+                phase = OperationPhase.FAILED
         body = self._watched.operations.get(asked.name)
         if body is not None:
             await self._write(body, operation_spec(body), Verdict(phase, f"refused: {why}"))
@@ -149,8 +180,3 @@ class Operating:
         if verdict.phase is not asked.phase:
             failed = verdict.phase is OperationPhase.FAILED
             self._poster.tell(changed, Told(verdict.phase.value, verdict.message, warning=failed))
-
-
-def _elapsed_s(body: Json) -> float:
-    started = (body.get("status") or {}).get("startedAt")
-    return time.time() - datetime.fromisoformat(started).timestamp() if started else 0.0

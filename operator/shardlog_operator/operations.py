@@ -8,8 +8,8 @@ up, by a person or because it could not be done: it is not begun again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from shardlog.protocol.coordination import AbortChange, AcceptLoss, Command, Promote, Swap
 from shardlog.protocol.entry import EntryId
@@ -20,7 +20,10 @@ from shardlog_operator.planning import Situation, described
 from shardlog_operator.spec import Operation, OperationPhase, OperationSpec
 
 PATIENCE_S = 60.0
-"""A leader that nobody catches up with, or a command that is refused, is not asked for ever."""
+"""A leader that nobody catches up with, or a command that is refused, is not asked for ever.
+
+What had to be waited for before does not count, nor does the time while no operator ran.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,16 @@ class Verdict:
     command: Command | None = None
     # The change is under way.
     started: bool = False
+    # It is gone on with for `PATIENCE_S` at most.
+    bounded: bool = False
     # The Shard's number of replicas is not to be pursued further until its spec changes.
     give_up_scaling: bool = False
 
 
-def _runs(message: str, command: Command | None = None, *, started: bool = False) -> Verdict:
-    return Verdict(OperationPhase.RUNNING, message, command, started)
+def _runs(
+    message: str, command: Command | None = None, *, started: bool = False, bounded: bool = False
+) -> Verdict:
+    return Verdict(OperationPhase.RUNNING, message, command, started, bounded or bool(command))
 
 
 def _failed(message: str) -> Verdict:
@@ -48,8 +55,8 @@ def _done(message: str) -> Verdict:
     return Verdict(OperationPhase.SUCCEEDED, message)
 
 
-def judge(asked: OperationSpec, situation: Situation | None, elapsed_s: float) -> Verdict:
-    """`situation` is None if there is no Shard of that name; `elapsed_s` since it was begun."""
+def judge(asked: OperationSpec, situation: Situation | None, tried_s: float) -> Verdict:
+    """`situation` is None if there is no Shard of that name; `tried_s` is for how long in vain."""
     if situation is None:
         return _failed(f"there is no Shard {asked.shard}")
     record = situation.record
@@ -60,12 +67,12 @@ def judge(asked: OperationSpec, situation: Situation | None, elapsed_s: float) -
     if record.status is Status.DELETING or situation.spec.deleting:
         return _failed("the shard is being deleted")
     if asked.operation is Operation.ACCEPT_LOSS:
-        return _accept_loss(asked, record, situation, elapsed_s)
+        return _accept_loss(asked, record, situation, tried_s)
     if situation.spec.paused:
         return _runs("the Shard is paused")
     match asked.operation:
         case Operation.PROMOTE:
-            return _promote(asked, record, elapsed_s)
+            return _promote(asked, record, tried_s)
         case Operation.SWAP:
             return _swap(asked, record, situation)
         case Operation.ABORT:
@@ -84,17 +91,19 @@ def _unready(record: Shard) -> str:
 # --- promote -------------------------------------------------------------------------------------
 
 
-def _promote(asked: OperationSpec, record: Shard, elapsed_s: float) -> Verdict:
+def _promote(asked: OperationSpec, record: Shard, tried_s: float) -> Verdict:
     node = asked.node or ""
     steady = record.status is Status.STEADY
     if steady and record.leader is not None and record.leader.node == node:
         return _done(f"{node} leads epoch {record.epoch}")
     if node not in {member.node for member in record.final_ensemble}:
         return _failed(f"{node} is not a member")
-    if elapsed_s >= PATIENCE_S:
-        return _failed(f"{node} has not caught up with the leader within {PATIENCE_S:.0f} s")
     unready = _unready(record)
-    return _runs(unready) if unready else _runs(f"{node} shall lead", Promote(node))
+    if unready:
+        return _runs(unready)
+    if tried_s >= PATIENCE_S:
+        return _failed(f"{node} has not caught up with the leader within {PATIENCE_S:.0f} s")
+    return _runs(f"{node} shall lead", Promote(node))
 
 
 # --- swap ----------------------------------------------------------------------------------------
@@ -103,12 +112,11 @@ def _promote(asked: OperationSpec, record: Shard, elapsed_s: float) -> Verdict:
 def _swap(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
     old = asked.old or ""
     members = {member.node for member in record.ensemble}
-    under_way = _is_swap_of(record, old)
-    if under_way:
+    if _is_under_way(asked, record):
         return _runs(described(record), started=True)
     if old not in members:
-        begun = asked.started or asked.phase is OperationPhase.RUNNING
-        if begun or (asked.new is not None and asked.new in members):
+        begun = asked.started or (asked.phase is OperationPhase.RUNNING and asked.new is None)
+        if begun or asked.new in members:
             return _done(f"the members are {', '.join(sorted(members))}")
         return _failed(f"{old} is not a member")
     if asked.started:
@@ -130,13 +138,18 @@ def _swap(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
     return _runs(f"{old} is swapped for {new}", Swap(old, new))
 
 
-def _is_swap_of(record: Shard, old: str) -> bool:
+def _is_under_way(asked: OperationSpec, record: Shard) -> bool:
+    """This very swap: a member may also move elsewhere, or be made again where it is."""
     change, joining = record.change, record.joining
     if change is not None:
-        return change.operation is Change.SWAP and change.old is not None and change.old.node == old
-    if joining is None or joining.cancelled or joining.operation is not Change.SWAP:
+        operation, old, new = change.operation, change.old, change.new and change.new.node
+    elif joining is not None and not joining.cancelled:
+        operation, old, new = joining.operation, joining.old, joining.node
+    else:
         return False
-    return joining.old is not None and joining.old.node == old
+    if operation is not Change.SWAP or old is None or old.node != asked.old:
+        return False
+    return new != old.node if asked.new is None else new == asked.new
 
 
 # --- abort ---------------------------------------------------------------------------------------
@@ -150,10 +163,12 @@ def _abort(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict
         return _failed("too late: COMMIT is written, the change will be completed")
     if record.change or (record.joining and not record.joining.cancelled):
         found = _runs(f"given up: {described(record)}", AbortChange(), started=True)
-        return Verdict(found.phase, found.message, found.command, True, scaling)
-    if asked.started or scaling or spec.scaling_aborted or record.joining:
-        told = f"the members are {', '.join(member.node for member in record.ensemble)}"
-        return Verdict(OperationPhase.SUCCEEDED, told, give_up_scaling=scaling)
+        return replace(found, give_up_scaling=scaling)
+    if scaling:
+        found = _runs(f"given up: scaling to {spec.replicas}", started=True)
+        return replace(found, give_up_scaling=True)
+    if asked.started or spec.scaling_aborted or record.joining:
+        return _done(f"the members are {', '.join(member.node for member in record.ensemble)}")
     return _failed("no reconfiguration is in progress")
 
 
@@ -161,7 +176,7 @@ def _abort(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict
 
 
 def _accept_loss(
-    asked: OperationSpec, record: Shard, situation: Situation, elapsed_s: float
+    asked: OperationSpec, record: Shard, situation: Situation, tried_s: float
 ) -> Verdict:
     """Only what the shard waits for; that takes an election, which may find a copy after all."""
     assert asked.entry is not None
@@ -170,21 +185,27 @@ def _accept_loss(
         return _runs(f"{entry} is given up in epoch {record.epoch}", started=True)
     if awaited == entry:
         return _runs(f"{entry} is given up", AcceptLoss(entry), started=True)
-    serves = record.status is Status.STEADY and record.leader is not None
-    begun = asked.started or asked.phase is OperationPhase.RUNNING
-    if serves and awaited is None and asked.started:
+    known = record.status is Status.STEADY and record.leader is not None and situation.heard
+    if known and awaited is None and asked.started:
         return _done(f"epoch {record.epoch} began without {entry}, or with a copy of it")
-    if awaited is not None or (serves and not begun) or elapsed_s >= PATIENCE_S:
+    if awaited is not None or known or tried_s >= PATIENCE_S:
         return _failed(f"the shard does not wait for {entry}, but for {awaited or 'no entry'}")
-    return _runs(f"whether the shard waits for {entry} is not known yet")
+    return _runs(f"whether the shard waits for {entry} is not known yet", bounded=True)
 
 
 # --- drain ---------------------------------------------------------------------------------------
 
 
-def judge_drain(asked: OperationSpec, shards: Iterable[Shard]) -> Verdict:
-    """It lasts for as long as the operation is there; it has succeeded when nothing is left."""
+def judge_drain(
+    asked: OperationSpec, shards: Iterable[Shard], unreadable: Collection[str] = ()
+) -> Verdict:
+    """It lasts for as long as the operation is there; it has succeeded when nothing is left.
+
+    Of a shard whose record is `unreadable`, that of a newer operator say, nobody knows where it is.
+    """
     left = sorted(shard.name for shard in shards if asked.node in hosts(shard))
+    if not left and unreadable:
+        return _runs(f"records that cannot be read: {', '.join(sorted(unreadable)[:5])}")
     if not left:
         return _done(f"no replica is left on {asked.node}")
     shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")

@@ -127,6 +127,18 @@ def test_pods_with_other_labels_are_no_nodes():
     assert (nodes.pods, heard) == ({}, [])
 
 
+def test_a_list_is_as_old_as_it_says():
+    """What was heard of meanwhile is not gone because it was not there yet."""
+    nodes = Nodes(lambda: 0.0)
+    watched = Watched(nodes, {"app.kubernetes.io/component": "node"})
+    for name, version in (("node-0", "5"), ("node-1", "9")):
+        watched.pod("ADDED", pod(name, metadata={"resourceVersion": version}))
+        watched.shard("ADDED", {"metadata": {"name": name, "resourceVersion": version}})
+    for plural in ("pods", "shards"):
+        watched.relist(plural, {"metadata": {"resourceVersion": "7"}, "items": []})
+    assert list(nodes.pods) == list(watched.shards) == ["node-1"]
+
+
 def rolled(*revisions: str) -> list[NodePod]:
     return [
         node_pod(

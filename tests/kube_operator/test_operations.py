@@ -61,6 +61,9 @@ CASES = {
     "swap is under way": (swap("c", "d"), swapping("c", "d"), spec(), RUNNING, None),
     "somebody joins for it": (swap("c", "d"), joining("d", "c"), spec(), RUNNING, None),
     "another swap is under way": (swap("b", "d"), swapping("c", "e"), spec(), RUNNING, None),
+    "it moves elsewhere": (swap("c", "d"), swapping("c", "e"), spec(), RUNNING, None),
+    "it has moved elsewhere": (swap("c", "d", phase=RUNNING), record("abe"), spec(), FAILED, None),
+    "it is made again where it is": (swap("c", "d"), joining("c", "c"), spec(), RUNNING, None),
     "a contract is under way": (swap("b", "d"), CONTRACTING, spec(), RUNNING, None),
     "swapped": (swap("c", "d", started=True), record("abd"), spec(), DONE, None),
     "swapped before anybody looked": (swap("c", "d"), record("abd"), spec(), DONE, None),
@@ -81,7 +84,10 @@ CASES = {
     "aborted, and sent away": (
         abort(started=True), joining("d", cancelled=True), spec(), DONE, None,
     ),
-    "abort between two steps": (abort(), record(), spec(5), DONE, None),
+    "abort between two steps": (abort(), record(), spec(5), RUNNING, None),
+    "aborted between two steps": (
+        abort(started=True), record(), spec(5, aborted_generation=1), DONE, None,
+    ),
     "too late": (abort(), swapping("c", "d", Phase.COMMIT), spec(), FAILED, None),
     "nothing to abort": (abort(), record(), spec(), FAILED, None),
     "halted": (promote("b"), record(halted="why"), spec(), FAILED, None),
@@ -96,6 +102,24 @@ def test_judged(case: str):
     found = judge(operation, situation(shard, wanted, places()), 1.0)
     assert (found.phase, found.command) == (phase, command)
     assert found.message
+
+
+@pytest.mark.parametrize(
+    ("shard", "named", "unnamed"),
+    [
+        (joining("d", "c"), True, True),
+        (swapping("c", "d"), True, True),
+        (swapping("c", "e"), False, True),
+        (joining("c", "c"), False, False),
+        (swapping("b", "d"), False, False),
+    ],
+)
+def test_only_the_swap_that_was_asked_for_is_seen_under_way(
+    shard: Shard, named: bool, unnamed: bool
+):
+    stands = situation(shard, spec(), places())
+    assert judge(swap("c", "d"), stands, 0.0).started is named
+    assert judge(swap("c"), stands, 0.0).started is unnamed
 
 
 ENTRY = EntryId(3, 9)
@@ -134,6 +158,29 @@ def test_a_promotion_is_not_waited_for_without_end():
     assert "caught up" in found.message
 
 
+@pytest.mark.parametrize(
+    ("shard", "wanted", "bounded"),
+    [
+        (record(), spec(), True),
+        (ELECTING, spec(), False),
+        (swapping("c", "d"), spec(), False),
+        (record(), spec(paused=True), False),
+        (None, spec(), False),
+    ],
+)
+def test_what_it_waits_for_takes_its_time(shard: Shard | None, wanted: ShardSpec, bounded: bool):
+    for operation in (promote("b"), swap("b", "d")):
+        found = judge(operation, situation(shard, wanted, places()), 0.0)
+        assert (found.phase, found.bounded) == (RUNNING, bounded)
+
+
+def test_whether_a_loss_is_waited_for_only_the_leader_can_say():
+    unheard = replace(situation(record(), spec(), places()), heard=False)
+    for operation in (LOSS, BEGUN):
+        found = judge(operation, unheard, 0.0)
+        assert (found.phase, found.command, found.bounded) == (RUNNING, None, True)
+
+
 def test_an_abort_gives_up_the_scaling_too():
     for shard in (joining("d"), record()):
         assert judge(abort(), situation(shard, spec(5), places()), 0.0).give_up_scaling
@@ -157,6 +204,13 @@ def test_a_swap_waits_for_a_node():
 )
 def test_a_drain_lasts_until_nothing_is_left(shards: list[Shard], phase: OperationPhase):
     assert judge_drain(OperationSpec("op", "", 1, Operation.DRAIN, node="a"), shards).phase is phase
+
+
+def test_a_drain_waits_for_records_that_cannot_be_read():
+    drain = OperationSpec("op", "", 1, Operation.DRAIN, node="a")
+    found = judge_drain(drain, [record("bcd")], {"events": "of a newer version"})
+    assert found.phase is RUNNING
+    assert "events" in found.message
 
 
 def test_how_far_it_is_stands_in_its_status():
