@@ -13,6 +13,7 @@ from kube_operator.stores import Breaking, Outage
 from shardlog.metadata.records import FORMAT, decode_shard, encode_shard, shard_key
 from shardlog.protocol.coordinator_state import changed
 from shardlog.protocol.shard import Status
+from shardlog_operator.nodes import GATE
 
 THREE = "node-0 node-1 node-2"
 AVAILABLE = "shardlog_operator_api_available"
@@ -130,6 +131,11 @@ def test_an_object_deleted_while_nobody_watched_is_missed_at_the_next_listing(tm
     asyncio.run(story())
 
 
+def gates(it: Installation) -> set[tuple[str, str]]:
+    conditions = [each for pod in it.api.all("pods") for each in pod["status"]["conditions"]]
+    return {(each["status"], each["reason"]) for each in conditions if each["type"] == GATE}
+
+
 def test_a_newer_record_is_left_alone_and_said_so(tmp_path: Path):
     async def story() -> None:
         it = Installation(tmp_path, THREE)
@@ -141,6 +147,14 @@ def test_a_newer_record_is_left_alone_and_said_so(tmp_path: Path):
             await it.api.create("shards", shard_body(replicas=3, deletionPolicy="Delete"))
             await it.api.until(lambda: it.condition("Ready").get("reason") == "NewerRecord")
             assert it.condition("Ready")["status"] == "Unknown"
+            # Its replicas may be anywhere: nobody says of a node that it may be taken away.
+            await it.api.until(lambda: gates(it) == {("False", "RecordUnreadable")})
+            body = operation_body("away", "Drain", node="node-0")
+            await it.api.create("shardoperations", body)
+            await it.api.until(
+                lambda: "cannot be read: orders" in str(it.api.all("shardoperations"))
+            )
+            assert it.api.get("shardoperations", "away")["status"]["phase"] == "Running"
             await it.api.delete("shards", "orders")
             await it.api.until(lambda: it.status().get("phase") == "Deleting")
             found = await store.get(shard_key("orders"))

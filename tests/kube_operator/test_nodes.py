@@ -191,6 +191,7 @@ def shards(**behind: str | None) -> dict[str, Replication]:
     }
 
 
+UNREADABLE = {"newer": Replication(None, None)}
 GATES = {
     "no shard": (None, {}, True),
     "all is well": (None, shards(orders="", events=""), True),
@@ -203,6 +204,8 @@ GATES = {
     "nobody leads later": ("True", shards(orders=None), None),
     "it has caught up": ("False", shards(orders=""), True),
     "one of two lags": ("False", shards(orders="", events="node-2"), None),
+    "a record cannot be read when it comes up": (None, shards(orders="") | UNREADABLE, False),
+    "a record cannot be read later": ("True", shards(orders="") | UNREADABLE, None),
 }
 
 
