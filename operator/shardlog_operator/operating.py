@@ -12,21 +12,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from shardlog.coordinator.commanding import Commander
 from shardlog.metadata.failures import Unavailable
 from shardlog.process.logs import Logger
-from shardlog.protocol.coordination import Rejected
+from shardlog.protocol.coordination import Rejected, Swap
 from shardlog_operator.conditions import Condition, Truth, merged
 from shardlog_operator.events import Told
 from shardlog_operator.kube import ApiFailure, ApiUnavailable, Conflict, Kube, NotFound
-from shardlog_operator.operations import PATIENCE_S, Verdict, judge, judge_drain
+from shardlog_operator.operations import PATIENCE_S, Past, Verdict, judge, judge_drain
 from shardlog_operator.planning import Situation
 from shardlog_operator.publishing import EventPoster, written
 from shardlog_operator.spec import (
     ABORTED,
     ENDED,
+    OPERATIONS,
     Operation,
     OperationPhase,
     OperationSpec,
@@ -37,6 +39,15 @@ from shardlog_operator.watched import PODS, Watched
 Json = Any
 AGAIN_S = 1.0
 CONFLICT_S = 0.2
+
+
+@dataclass(slots=True)
+class Tries:
+    """Of one operation, since when it is asked for in vain, and how often it was begun again."""
+
+    uid: str
+    since_s: float | None = None
+    begun_again: int = 0
 
 
 class Operating:
@@ -59,13 +70,12 @@ class Operating:
         self._poster = poster
         self._clock_s = clock_s
         self._log = log
-        # By name: the UID, and since when it has been tried in vain.
-        self._tried: dict[str, tuple[str, float]] = {}
+        self._tries: dict[str, Tries] = {}
 
     async def operate(self, name: str) -> float | None:
         body = self._watched.operations.get(name)
         if body is None:
-            self._tried.pop(name, None)
+            self._tries.pop(name, None)
             return None
         asked = operation_spec(body)
         if asked.ended or asked.deleting:
@@ -85,7 +95,7 @@ class Operating:
 
     async def _go_on(self, body: Json, asked: OperationSpec) -> float | None:
         verdict = self._judged(asked)
-        if verdict.phase in ENDED:
+        if verdict.phase in ENDED or _begins_again(asked, verdict):
             await self._read(asked)
             verdict = self._judged(asked)
         await self._write(body, asked, verdict)
@@ -96,6 +106,8 @@ class Operating:
             answer = await self._commander.command(asked.shard or "", verdict.command)
             if isinstance(answer, Rejected):
                 await self._refused(asked, verdict, answer.reason)
+            elif _begins_again(asked, verdict):
+                self._tries_of(asked).begun_again += 1
         return None if verdict.phase is not OperationPhase.RUNNING else AGAIN_S
 
     def _judged(self, asked: OperationSpec) -> Verdict:
@@ -104,22 +116,39 @@ class Operating:
             return judge_drain(asked, host.shards.values(), host.unreadable)
         if shard in host.unreadable:
             return Verdict(OperationPhase.RUNNING, str(host.unreadable[shard]))
-        return judge(asked, self._situation(shard), self._tried_s(asked))
+        past = Past(self._tried_s(asked), self._tries_of(asked).begun_again, self._aborted(asked))
+        return judge(asked, self._situation(shard), past)
+
+    def _tries_of(self, asked: OperationSpec) -> Tries:
+        found = self._tries.get(asked.name)
+        if found is None or found.uid != asked.uid:
+            found = self._tries[asked.name] = Tries(asked.uid)
+        return found
 
     def _count(self, asked: OperationSpec, verdict: Verdict) -> None:
         """Only what is tried in vain, and without a pause: what it waits for takes its time."""
-        if verdict.bounded and verdict.phase is OperationPhase.RUNNING:
-            self._tried[asked.name] = asked.uid, self._clock_s() - self._tried_s(asked)
-        else:
-            self._tried.pop(asked.name, None)
+        tries = self._tries_of(asked)
+        if not verdict.bounded:
+            tries.since_s = None
+        elif tries.since_s is None:
+            tries.since_s = self._clock_s()
 
     def _tried_s(self, asked: OperationSpec) -> float:
-        now_s = self._clock_s()
-        uid, since_s = self._tried.get(asked.name, (asked.uid, now_s))
-        return now_s - since_s if uid == asked.uid else 0.0
+        since_s = self._tries_of(asked).since_s
+        return self._clock_s() - since_s if since_s is not None else 0.0
+
+    def _aborted(self, asked: OperationSpec) -> bool:
+        """An Abort is Running before it gives anything up; clocks of operators may differ."""
+        return asked.started and any(
+            each.operation is Operation.ABORT
+            and each.shard == asked.shard
+            and each.started
+            and each.created >= asked.created
+            for each in self._watched.specs()
+        )
 
     async def _read(self, asked: OperationSpec) -> None:
-        """The Shard, its record and the nodes as they are, not as they were last heard of."""
+        """The Shard, its record, nodes and operations as they are, not as they were heard of."""
         shard = asked.shard
         if shard is None:
             await self._commander.catch_up_with_all()
@@ -128,6 +157,8 @@ class Operating:
             self._watched.wrote_shard(await self._kube.get(self._kube.shard(shard)))
         pods = await self._kube.get(self._kube.listing(PODS))
         self._watched.relist(PODS, pods)
+        operations = await self._kube.get(self._kube.listing(OPERATIONS))
+        self._watched.relist(OPERATIONS, operations)
         await self._commander.catch_up(shard)
 
     async def _refused(self, asked: OperationSpec, verdict: Verdict, why: str) -> None:
@@ -180,3 +211,8 @@ class Operating:
         if verdict.phase is not asked.phase:
             failed = verdict.phase is OperationPhase.FAILED
             self._poster.tell(changed, Told(verdict.phase.value, verdict.message, warning=failed))
+
+
+def _begins_again(asked: OperationSpec, verdict: Verdict) -> bool:
+    """What was under way once, and is not any more."""
+    return asked.started and isinstance(verdict.command, Swap)

@@ -3,7 +3,8 @@
 Pure.  The phase Running is written before anything is asked of the coordinator, and what was asked
 for is recognised in the record, so an operator that finds a half-done operation asks again or sees
 that it is done.  A change that was seen under way (`started`) and is gone without effect was given
-up, by a person or because it could not be done: it is not begun again.
+up: by a person, who does not want it any more; or because a node was too slow, and then it is begun
+again, but not for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +25,20 @@ PATIENCE_S = 60.0
 
 What had to be waited for before does not count, nor does the time while no operator ran.
 """
+
+BEGUN_AGAIN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of an operation beside its status; none of it has to outlive an operator."""
+
+    # For how long it has been asked for in vain.
+    tried_s: float = 0.0
+    # How often it was begun again after it had been given up.
+    begun_again: int = 0
+    # Whether a person has aborted what the shard was at since the operation was asked for.
+    aborted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +70,8 @@ def _done(message: str) -> Verdict:
     return Verdict(OperationPhase.SUCCEEDED, message)
 
 
-def judge(asked: OperationSpec, situation: Situation | None, tried_s: float) -> Verdict:
-    """`situation` is None if there is no Shard of that name; `tried_s` is for how long in vain."""
+def judge(asked: OperationSpec, situation: Situation | None, past: Past) -> Verdict:
+    """`situation` is None if there is no Shard of that name."""
     if situation is None:
         return _failed(f"there is no Shard {asked.shard}")
     record = situation.record
@@ -67,14 +82,14 @@ def judge(asked: OperationSpec, situation: Situation | None, tried_s: float) -> 
     if record.status is Status.DELETING or situation.spec.deleting:
         return _failed("the shard is being deleted")
     if asked.operation is Operation.ACCEPT_LOSS:
-        return _accept_loss(asked, record, situation, tried_s)
+        return _accept_loss(asked, record, situation, past)
     if situation.spec.paused:
         return _runs("the Shard is paused")
     match asked.operation:
         case Operation.PROMOTE:
-            return _promote(asked, record, tried_s)
+            return _promote(asked, record, past)
         case Operation.SWAP:
-            return _swap(asked, record, situation)
+            return _swap(asked, record, situation, past)
         case Operation.ABORT:
             return _abort(asked, record, situation)
     return _failed(f"{asked.operation} is not known here")
@@ -91,7 +106,7 @@ def _unready(record: Shard) -> str:
 # --- promote -------------------------------------------------------------------------------------
 
 
-def _promote(asked: OperationSpec, record: Shard, tried_s: float) -> Verdict:
+def _promote(asked: OperationSpec, record: Shard, past: Past) -> Verdict:
     node = asked.node or ""
     steady = record.status is Status.STEADY
     if steady and record.leader is not None and record.leader.node == node:
@@ -101,7 +116,7 @@ def _promote(asked: OperationSpec, record: Shard, tried_s: float) -> Verdict:
     unready = _unready(record)
     if unready:
         return _runs(unready)
-    if tried_s >= PATIENCE_S:
+    if past.tried_s >= PATIENCE_S:
         return _failed(f"{node} has not caught up with the leader within {PATIENCE_S:.0f} s")
     return _runs(f"{node} shall lead", Promote(node))
 
@@ -109,7 +124,7 @@ def _promote(asked: OperationSpec, record: Shard, tried_s: float) -> Verdict:
 # --- swap ----------------------------------------------------------------------------------------
 
 
-def _swap(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
+def _swap(asked: OperationSpec, record: Shard, situation: Situation, past: Past) -> Verdict:
     old = asked.old or ""
     members = {member.node for member in record.ensemble}
     if _is_under_way(asked, record):
@@ -119,8 +134,10 @@ def _swap(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict:
         if begun or asked.new in members:
             return _done(f"the members are {', '.join(sorted(members))}")
         return _failed(f"{old} is not a member")
-    if asked.started:
-        return _failed(f"it was given up: {old} is still a member")
+    if asked.started and past.aborted:
+        return _failed(f"it was aborted: {old} is still a member")
+    if asked.started and past.begun_again >= BEGUN_AGAIN_MAX:
+        return _failed(f"it was given up {1 + BEGUN_AGAIN_MAX} times: {old} is still a member")
     unready = _unready(record)
     if unready:
         return _runs(unready)
@@ -175,9 +192,7 @@ def _abort(asked: OperationSpec, record: Shard, situation: Situation) -> Verdict
 # --- accept-loss ---------------------------------------------------------------------------------
 
 
-def _accept_loss(
-    asked: OperationSpec, record: Shard, situation: Situation, tried_s: float
-) -> Verdict:
+def _accept_loss(asked: OperationSpec, record: Shard, situation: Situation, past: Past) -> Verdict:
     """Only what the shard waits for; that takes an election, which may find a copy after all."""
     assert asked.entry is not None
     entry, awaited = EntryId(*asked.entry), situation.awaited
@@ -188,7 +203,7 @@ def _accept_loss(
     known = record.status is Status.STEADY and record.leader is not None and situation.heard
     if known and awaited is None and asked.started:
         return _done(f"epoch {record.epoch} began without {entry}, or with a copy of it")
-    if awaited is not None or known or tried_s >= PATIENCE_S:
+    if awaited is not None or known or past.tried_s >= PATIENCE_S:
         return _failed(f"the shard does not wait for {entry}, but for {awaited or 'no entry'}")
     return _runs(f"whether the shard waits for {entry} is not known yet", bounded=True)
 
