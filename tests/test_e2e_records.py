@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from etcd.cluster import EtcdCluster
 
+from e2e.cluster.clients import Clients
 from e2e.cluster.records import Records
 from e2e.cluster.release import Release
+from e2e.cluster.scenario import Scenario
+from e2e.cluster.test_operators import met
 from e2e.kubernetes import Kubernetes
 from e2e.providers import GivenCluster
 from shardlog.metadata.etcd.store import EtcdStore
@@ -76,3 +79,37 @@ def test_elections_are_counted_since_an_epoch(records: Records):
     assert records.elections("orders", 0) == 3
     assert records.elections("orders", 3) == 2
     assert records.elections("orders", 7) == 0
+
+
+@dataclass(slots=True)
+class Stepped:
+    """An operator that writes one record in each step."""
+
+    records: Records
+    left: Iterator[Shard]
+
+    def step(self, for_s: float) -> None:
+        write(self.records, next(self.left))
+
+    def let_go(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_met"),
+    [
+        ((REST, JOINING, PREPARE), True),
+        ((JOINING, COMMIT, SWAPPED), False),
+        ((SWAPPED,), False),
+        ((JOINING, replace(REST, removed=(D,))), False),
+    ],
+    ids=["met", "passed by", "not seen at all", "given up"],
+)
+def test_a_phase_is_met_or_the_change_is_over(
+    records: Records, steps: tuple[Shard, ...], is_met: bool
+):
+    records.put("orders", encode_shard(REST))
+    it = Scenario(records.release, "orders", Clients(records.release, "orders"))
+    held = Stepped(records, iter(steps))
+    assert met(it, records, held, records.of("orders"), "Prepare") is is_met
+    assert next(held.left, None) is None

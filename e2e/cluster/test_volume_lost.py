@@ -23,7 +23,7 @@ def test_a_volume_is_lost(scenarios: Scenarios):
             claim["metadata"]["uid"],
             lambda: (found := release.get("pvc", f"volume-{node}")) and found["metadata"]["uid"],
         )
-        release.until(lambda: it.pod(node).is_ready, f"{node} is not Ready")
+        release.until(lambda: (pod := release.pod(node)) and pod.is_ready, f"{node} is not Ready")
         it.until_steady()
         if node in it.members():
             it.prove("incarnation", incarnation, lambda: it.incarnation(node))

@@ -24,7 +24,7 @@ def test_created_scaled_and_deleted(it: Installation):
     assert len(it.ready(5)["ensemble"]) == 5
     it.kubectl("scale", "shard/orders", "--replicas=3")
     it.ready(3)
-    assert {"Creating", "Scaling", "LeaderElected"} <= it.reasons()
+    it.until(lambda: {"Creating", "Scaling", "LeaderElected"} <= it.reasons())
 
     it.kubectl("delete", "shard", "orders", "--wait=false")
     it.until(lambda: it.get("shard", "orders") is None)
@@ -47,7 +47,7 @@ def test_an_operator_is_killed_in_the_middle_and_a_second_one_goes_on(it: Instal
     it.shard(replicas=3)
     it.ready()
     it.kubectl("scale", "shard/orders", "--replicas=5")
-    it.until(lambda: it.status().get("reconfiguration") or it.status().get("replicas") == 4)
+    it.until(lambda: it.status().get("reconfiguration") or it.status().get("replicas") != 3)
     it.kill_operator("operator-0")
     it.start_operator("operator-1")
     it.ready(5)
@@ -74,7 +74,7 @@ def test_a_lost_node_is_swapped(it: Installation):
     it.set_running(leader, False)
     it.until(lambda: len(it.members()) == 3 and leader not in it.members())
     it.until(lambda: it.condition("FullyReplicated").get("status") == "True")
-    assert "NodeLost" in it.reasons()
+    it.until(lambda: "NodeLost" in it.reasons())
 
 
 def test_retained_and_adopted(it: Installation):

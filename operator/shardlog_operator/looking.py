@@ -122,7 +122,7 @@ class Looking:
         """Of every shard, for the gates; None while the records have not been read."""
         if not self._host.begun.is_set():
             return None
-        found = {}
+        found = {name: Replication(None, None) for name in self._host.unreadable}
         for name, record in self._host.shards.items():
             asked, behind = self._replication.get(name, (None, None))
             members = frozenset(each.node for each in record.ensemble)

@@ -42,6 +42,8 @@ class Situation:
     hosting: Mapping[str, int]
     # The entry that the shard waits for: no copy of it is known.
     awaited: EntryId | None = None
+    # Whether the leader has said since the epoch began how it is: only then `awaited` is known.
+    heard: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,9 @@ class OperatorProcess:
             clock_s, self.log,
         )  # fmt: skip
         self.operating = Operating(
-            self.kube, self.watched, commander, self.reconciler.situation, self.poster, self.log
-        )
+            self.kube, self.watched, commander, self.reconciler.situation, self.poster, clock_s,
+            self.log,
+        )  # fmt: skip
         self.gates = Gates(self.kube, self.nodes, looking.replication, self.log)
         self.machines = Machines(self.kube, self.nodes, self._nodes_changed, self.log)
         self.schedule = Schedule(clock_s, settings.workers)
@@ -187,7 +188,7 @@ class OperatorProcess:
         except ApiFailure as failure:
             self.log.info("not listed", kind=plural, why=str(failure))
             return False
-        self.watched.relist(plural, found["items"])
+        self.watched.relist(plural, found)
         return True
 
     def _kinds_missing(self, why: str) -> None:

@@ -128,7 +128,8 @@ class Reconciler:
         )
         waiting = host.waiting(spec.name)
         awaited = waiting.entry if waiting is not None else None
-        return Situation(spec, host.shards.get(spec.name), places, census.hosting, awaited)
+        record, heard = host.shards.get(spec.name), host.hears_leader(spec.name)
+        return Situation(spec, record, places, census.hosting, awaited, heard)
 
     def node_heard(self) -> None:
         """A node came, went or changed: replicas are asked anew."""

@@ -7,6 +7,9 @@ pod becomes ready when every shard it hosts is fully replicated again, on all of
 
 Once open, a gate closes only for what its own replicas lack.  That some other node is lost is no
 reason to take this one out of service as well.
+
+A record that cannot be read, that of a newer operator say, does not tell who its members are; and
+nobody here would bring a restarted one back into its ensemble.  So no pod is let through then.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ Json = Any
 class Replication:
     """Of one shard: who its members are and which of them lack something; None if unknown."""
 
-    members: frozenset[str]
+    members: frozenset[str] | None
     behind: tuple[str, ...] | None
 
 
@@ -39,7 +42,8 @@ def gate_of(pod: NodePod, shards: Mapping[str, Replication]) -> Gate | None:
     """What the gate of a pod shall say; None if it shall stay as it is."""
     if not pod.gated or not pod.running:
         return None
-    hosted = {name: each for name, each in shards.items() if pod.name in each.members}
+    hosted = {name: each for name, each in shards.items() if pod.name in (each.members or ())}
+    unreadable = sorted(name for name, each in shards.items() if each.members is None)
     unknown = sorted(name for name, each in hosted.items() if each.behind is None)
     own = sorted(name for name, each in hosted.items() if pod.name in (each.behind or ()))
     others = sorted(name for name, each in hosted.items() if each.behind)
@@ -50,6 +54,9 @@ def gate_of(pod: NodePod, shards: Mapping[str, Replication]) -> Gate | None:
     if others:
         told = f"shards it hosts are not fully replicated: {_some(others)}"
         return _gate(pod, False, "ShardsBehind", told)
+    if unreadable:
+        told = f"it may host shards whose records cannot be read here: {_some(unreadable)}"
+        return _gate(pod, False, "RecordUnreadable", told)
     if unknown:
         return _gate(pod, False, "NoAnswer", f"nobody leads now: {_some(unknown)}")
     return _gate(pod, True, "FullyReplicated", f"{len(hosted)} shards are fully replicated")

@@ -124,6 +124,8 @@ class OperationSpec:
     phase: OperationPhase = OperationPhase.PENDING
     # The change that it asked for has been seen under way.
     started: bool = False
+    # When it was made, by the API server's clock, as the API writes times.
+    created: str = ""
     deleting: bool = False
 
     @property
@@ -147,5 +149,6 @@ def operation_spec(body: Body) -> OperationSpec:
         entry=(int(entry["epoch"]), int(entry["offset"])) if entry else None,
         phase=OperationPhase(status.get("phase") or OperationPhase.PENDING),
         started=conditions.get("Started") == "True",
+        created=meta.get("creationTimestamp", ""),
         deleting=bool(meta.get("deletionTimestamp")),
     )

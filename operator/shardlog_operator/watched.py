@@ -84,13 +84,15 @@ class Watched:
         if changed:
             self.nodes_changed()
 
-    def relist(self, plural: str, bodies: list[Json]) -> None:
-        """All that there is of a kind: what else we know of is gone."""
+    def relist(self, plural: str, listing: Json) -> None:
+        """All that there was of a kind: what else we know of is gone, if it is not newer still."""
+        bodies, at = listing["items"], version_of(listing)
         there = {body["metadata"]["name"] for body in bodies}
         if plural == PODS:
-            gone = [{"metadata": {"name": name}} for name in self.nodes.pods if name not in there]
-            for pod in gone:
-                self.pod("DELETED", pod | {"metadata": pod["metadata"] | self._labelled()})
+            pods = self.nodes.pods.values()
+            for name in [each.name for each in pods if each.version <= at]:
+                if name not in there:
+                    self.pod("DELETED", {"metadata": {"name": name} | self._labelled()})
             for body in bodies:
                 self.pod(None, body)
             return
@@ -99,8 +101,9 @@ class Watched:
             OPERATIONS: (self.operations, self.operation),
             SNAPSHOTS: (self.snapshots, self.snapshot),
         }[plural]
-        for name in [name for name in known if name not in there]:
-            take("DELETED", known[name])
+        for gone in [each for each in known.values() if version_of(each) <= at]:
+            if gone["metadata"]["name"] not in there:
+                take("DELETED", gone)
         for body in bodies:
             before = known.get(body["metadata"]["name"])
             if before is None or version_of(before) < version_of(body):

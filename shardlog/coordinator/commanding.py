@@ -11,7 +11,7 @@ import asyncio
 from collections import defaultdict
 
 from shardlog.coordinator.host import CoordinatorHost
-from shardlog.metadata.records import shard_key
+from shardlog.metadata.records import SHARDS, shard_key
 from shardlog.protocol.coordination import Accepted, Command, Rejected
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -43,5 +43,13 @@ class Commander:
     async def catch_up(self, shard: str) -> None:
         """Until the host knows of the shard what stands in the store now."""
         found = await self.host.store.get(shard_key(shard))
-        while found is not None and self.host.revision < found.version:
+        await self._heard_of(found.version if found is not None else 0)
+
+    async def catch_up_with_all(self) -> None:
+        """Of every shard: what is gone may still be known, what is there is."""
+        listing = await self.host.store.list(SHARDS)
+        await self._heard_of(max((each.version for each in listing.records), default=0))
+
+    async def _heard_of(self, version: int) -> None:
+        while self.host.revision < version:
             await asyncio.sleep(HEARD_MS / 1000)

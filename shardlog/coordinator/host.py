@@ -150,6 +150,12 @@ class CoordinatorHost:
         known = self._coordinators.get(shard)
         return awaited(known.machine) if known is not None else None
 
+    def hears_leader(self, shard: str) -> bool:
+        """Whether the leader has said how it is since its epoch began."""
+        known = self._coordinators.get(shard)
+        record = known.machine.record if known is not None else None
+        return known is not None and record is not None and record.leader in known.machine.seen
+
     def at_stake(self, shard: str) -> Header | None:
         """What would be lost if the entry that the shard's election waits for were given up."""
         known = self._coordinators.get(shard)

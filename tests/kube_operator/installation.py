@@ -151,6 +151,10 @@ class Installation:
         found = self.api.all("events")
         return [(each["type"], each["reason"], each["message"]) for each in found]
 
+    async def until_told(self, *reasons: str) -> None:
+        """Events follow what they tell of, whenever the API takes them."""
+        await self.api.until(lambda: set(reasons) <= set(self.reasons()))
+
     async def ready(self, name: str = "orders", replicas: int = 3) -> Json:
         """Until the Shard says that it is as wanted, about its current spec."""
 

@@ -98,7 +98,7 @@ class LateWatch:
 
 
 class Late(Outage):
-    """Its watches tell nothing while `told` is not set; `asked` counts who reads the record."""
+    """Its watches tell nothing while `told` is not set; `asked` counts who reads the records."""
 
     def __init__(self, inner: MetadataStore) -> None:
         super().__init__(inner)
@@ -109,6 +109,10 @@ class Late(Outage):
     async def get(self, key: str) -> Versioned | None:
         self.asked += key == shard_key("orders")
         return await super().get(key)
+
+    async def list(self, prefix: str) -> Listing:
+        self.asked += 1
+        return await super().list(prefix)
 
     def watch(self, prefix: str, from_revision: int) -> Watch:
         return LateWatch(super().watch(prefix, from_revision), self.told)

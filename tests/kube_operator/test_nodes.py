@@ -127,6 +127,18 @@ def test_pods_with_other_labels_are_no_nodes():
     assert (nodes.pods, heard) == ({}, [])
 
 
+def test_a_list_is_as_old_as_it_says():
+    """What was heard of meanwhile is not gone because it was not there yet."""
+    nodes = Nodes(lambda: 0.0)
+    watched = Watched(nodes, {"app.kubernetes.io/component": "node"})
+    for name, version in (("node-0", "5"), ("node-1", "9")):
+        watched.pod("ADDED", pod(name, metadata={"resourceVersion": version}))
+        watched.shard("ADDED", {"metadata": {"name": name, "resourceVersion": version}})
+    for plural in ("pods", "shards"):
+        watched.relist(plural, {"metadata": {"resourceVersion": "7"}, "items": []})
+    assert list(nodes.pods) == list(watched.shards) == ["node-1"]
+
+
 def rolled(*revisions: str) -> list[NodePod]:
     return [
         node_pod(
@@ -179,6 +191,7 @@ def shards(**behind: str | None) -> dict[str, Replication]:
     }
 
 
+UNREADABLE = {"newer": Replication(None, None)}
 GATES = {
     "no shard": (None, {}, True),
     "all is well": (None, shards(orders="", events=""), True),
@@ -191,6 +204,8 @@ GATES = {
     "nobody leads later": ("True", shards(orders=None), None),
     "it has caught up": ("False", shards(orders=""), True),
     "one of two lags": ("False", shards(orders="", events="node-2"), None),
+    "a record cannot be read when it comes up": (None, shards(orders="") | UNREADABLE, False),
+    "a record cannot be read later": ("True", shards(orders="") | UNREADABLE, None),
 }
 
 

@@ -13,7 +13,7 @@ from shardlog.protocol.messages import Operation as Change
 from shardlog.protocol.messages import Reconfiguration
 from shardlog.protocol.shard import Phase, Shard, Status
 from shardlog_operator.deleting import ending
-from shardlog_operator.operations import PATIENCE_S, judge, judge_drain
+from shardlog_operator.operations import BEGUN_AGAIN_MAX, PATIENCE_S, Past, judge, judge_drain
 from shardlog_operator.spec import (
     Deletion,
     Operation,
@@ -61,6 +61,9 @@ CASES = {
     "swap is under way": (swap("c", "d"), swapping("c", "d"), spec(), RUNNING, None),
     "somebody joins for it": (swap("c", "d"), joining("d", "c"), spec(), RUNNING, None),
     "another swap is under way": (swap("b", "d"), swapping("c", "e"), spec(), RUNNING, None),
+    "it moves elsewhere": (swap("c", "d"), swapping("c", "e"), spec(), RUNNING, None),
+    "it has moved elsewhere": (swap("c", "d", phase=RUNNING), record("abe"), spec(), FAILED, None),
+    "it is made again where it is": (swap("c", "d"), joining("c", "c"), spec(), RUNNING, None),
     "a contract is under way": (swap("b", "d"), CONTRACTING, spec(), RUNNING, None),
     "swapped": (swap("c", "d", started=True), record("abd"), spec(), DONE, None),
     "swapped before anybody looked": (swap("c", "d"), record("abd"), spec(), DONE, None),
@@ -73,7 +76,10 @@ CASES = {
     "not a member": (swap("z", "d"), record(), spec(), FAILED, None),
     "a member already": (swap("c", "b"), record(), spec(), FAILED, None),
     "no such node": (swap("c", "z"), record(), spec(), FAILED, None),
-    "given up by somebody": (swap("c", "d", started=True), record(), spec(), FAILED, None),
+    "given up": (swap("c", "d", started=True), record(), spec(), RUNNING, Swap("c", "d")),
+    "given up, and sent away": (
+        swap("c", "d", started=True), joining("d", "c", cancelled=True), spec(), RUNNING, None,
+    ),
     "the only replica": (swap("a", "d"), record("a"), spec(1), FAILED, None),
     "abort": (abort(), swapping("c", "d"), spec(), RUNNING, AbortChange()),
     "abort of a join": (abort(), joining("d"), spec(4), RUNNING, AbortChange()),
@@ -81,7 +87,10 @@ CASES = {
     "aborted, and sent away": (
         abort(started=True), joining("d", cancelled=True), spec(), DONE, None,
     ),
-    "abort between two steps": (abort(), record(), spec(5), DONE, None),
+    "abort between two steps": (abort(), record(), spec(5), RUNNING, None),
+    "aborted between two steps": (
+        abort(started=True), record(), spec(5, aborted_generation=1), DONE, None,
+    ),
     "too late": (abort(), swapping("c", "d", Phase.COMMIT), spec(), FAILED, None),
     "nothing to abort": (abort(), record(), spec(), FAILED, None),
     "halted": (promote("b"), record(halted="why"), spec(), FAILED, None),
@@ -93,9 +102,40 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_judged(case: str):
     operation, shard, wanted, phase, command = CASES[case]
-    found = judge(operation, situation(shard, wanted, places()), 1.0)
+    found = judge(operation, situation(shard, wanted, places()), Past())
     assert (found.phase, found.command) == (phase, command)
     assert found.message
+
+
+@pytest.mark.parametrize(
+    ("shard", "named", "unnamed"),
+    [
+        (joining("d", "c"), True, True),
+        (swapping("c", "d"), True, True),
+        (swapping("c", "e"), False, True),
+        (joining("c", "c"), False, False),
+        (swapping("b", "d"), False, False),
+    ],
+)
+def test_only_the_swap_that_was_asked_for_is_seen_under_way(
+    shard: Shard, named: bool, unnamed: bool
+):
+    stands = situation(shard, spec(), places())
+    assert judge(swap("c", "d"), stands, Past()).started is named
+    assert judge(swap("c"), stands, Past()).started is unnamed
+
+
+@pytest.mark.parametrize(
+    ("past", "told"),
+    [(Past(aborted=True), "aborted"), (Past(begun_again=BEGUN_AGAIN_MAX), "given up 4 times")],
+)
+def test_a_swap_is_not_begun_again_for_ever_nor_against_a_word(past: Past, told: str):
+    stands = situation(record(), spec(), places())
+    found = judge(swap("c", "d", started=True), stands, past)
+    assert found.phase is FAILED
+    assert told in found.message
+    # What was aborted before was something else.
+    assert judge(swap("c", "d"), stands, past).command == Swap("c", "d")
 
 
 ENTRY = EntryId(3, 9)
@@ -120,28 +160,53 @@ LOSSES = {
 def test_a_loss_is_accepted_only_where_it_is_waited_for(case: str):
     operation, shard, awaited, elapsed_s, phase, command = LOSSES[case]
     stands = replace(situation(shard, spec(paused=True), places()), awaited=awaited)
-    found = judge(operation, stands, elapsed_s)
+    found = judge(operation, stands, Past(elapsed_s))
     assert (found.phase, found.command) == (phase, command)
 
 
 def test_no_such_shard():
-    assert judge(promote("b"), None, 0.0).phase is FAILED
+    assert judge(promote("b"), None, Past()).phase is FAILED
 
 
 def test_a_promotion_is_not_waited_for_without_end():
-    found = judge(promote("b"), situation(record(), spec(), places()), PATIENCE_S)
+    found = judge(promote("b"), situation(record(), spec(), places()), Past(PATIENCE_S))
     assert found.phase is FAILED
     assert "caught up" in found.message
 
 
+@pytest.mark.parametrize(
+    ("shard", "wanted", "bounded"),
+    [
+        (record(), spec(), True),
+        (ELECTING, spec(), False),
+        (swapping("c", "d"), spec(), False),
+        (record(), spec(paused=True), False),
+        (None, spec(), False),
+    ],
+)
+def test_what_it_waits_for_takes_its_time(shard: Shard | None, wanted: ShardSpec, bounded: bool):
+    for operation in (promote("b"), swap("b", "d")):
+        found = judge(operation, situation(shard, wanted, places()), Past())
+        assert (found.phase, found.bounded) == (RUNNING, bounded)
+
+
+def test_whether_a_loss_is_waited_for_only_the_leader_can_say():
+    unheard = replace(situation(record(), spec(), places()), heard=False)
+    for operation in (LOSS, BEGUN):
+        found = judge(operation, unheard, Past())
+        assert (found.phase, found.command, found.bounded) == (RUNNING, None, True)
+
+
 def test_an_abort_gives_up_the_scaling_too():
     for shard in (joining("d"), record()):
-        assert judge(abort(), situation(shard, spec(5), places()), 0.0).give_up_scaling
-    assert not judge(abort(), situation(swapping("c", "d"), spec(3), places()), 0.0).give_up_scaling
+        assert judge(abort(), situation(shard, spec(5), places()), Past()).give_up_scaling
+    assert not judge(
+        abort(), situation(swapping("c", "d"), spec(3), places()), Past()
+    ).give_up_scaling
 
 
 def test_a_swap_waits_for_a_node():
-    found = judge(swap("c"), situation(record(), spec(), places("abc")), 0.0)
+    found = judge(swap("c"), situation(record(), spec(), places("abc")), Past())
     assert (found.phase, found.command) == (RUNNING, None)
 
 
@@ -157,6 +222,13 @@ def test_a_swap_waits_for_a_node():
 )
 def test_a_drain_lasts_until_nothing_is_left(shards: list[Shard], phase: OperationPhase):
     assert judge_drain(OperationSpec("op", "", 1, Operation.DRAIN, node="a"), shards).phase is phase
+
+
+def test_a_drain_waits_for_records_that_cannot_be_read():
+    drain = OperationSpec("op", "", 1, Operation.DRAIN, node="a")
+    found = judge_drain(drain, [record("bcd")], {"events": "of a newer version"})
+    assert found.phase is RUNNING
+    assert "events" in found.message
 
 
 def test_how_far_it_is_stands_in_its_status():
