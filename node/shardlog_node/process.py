@@ -302,7 +302,11 @@ def _volume(settings: NodeSettings, files: TimedFiles) -> Volume:
     if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         raise BadSettings(f"directory: {there}: not writable")
     plan = Plan(size_min=int(settings.segment_bytes_min), size_max=int(settings.segment_bytes_max))
-    limits = VolumeLimits(workers=settings.sync_threads, open_files_max=settings.open_files_max)
+    limits = VolumeLimits(
+        workers=settings.sync_threads,
+        on_loop_us_max=settings.sync_on_loop_us_max,
+        open_files_max=settings.open_files_max,
+    )
     return Volume(files, str(directory), settings.name, plan, limits)
 
 

@@ -90,6 +90,12 @@ class NodeSettings(ProcessSettings):
 
     open_files_max: int = Field(default=1024, ge=16, description="segments of the log kept open")
     sync_threads: int = Field(default=8, ge=1, le=256, description="threads that write and sync")
+    sync_on_loop_us_max: int = Field(
+        default=1000,
+        ge=0,
+        le=100_000,
+        description="a disk that takes less for most small syncs is not left to threads; 0: it is",
+    )
     segment_bytes_min: Bytes = Field(
         default=ByteSize(512 << 10),
         description="of a replica's first segment; each next is twice as large",
