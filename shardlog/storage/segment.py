@@ -30,6 +30,7 @@ from shardlog.storage.layout import (
     RecordType,
     Slot,
     foreign_version,
+    headers_of,
     is_summed,
     pack_head,
     pack_header,
@@ -88,7 +89,8 @@ class Run(NamedTuple):
 class Segment:
     """`count` slots are taken, -1 if nobody has looked yet; the next entry goes to `position`."""
 
-    __slots__ = ("_found", "count", "handles", "head", "path", "position", "read_up_to")
+    __slots__ = ("_found", "count", "handles", "head", "path", "position", "read_up_to",
+                 "told_up_to")  # fmt: skip
 
     def __init__(self, handles: Handles, path: str, head: Head) -> None:
         self.handles = handles
@@ -98,6 +100,8 @@ class Segment:
         self.position = head.body_start
         # Where the last raw range ended: an offset, and the slot that stands behind it.
         self.read_up_to = (-1, 0)
+        # The same of headers, which are asked for ahead of their entries.
+        self.told_up_to = (-1, 0)
         # The slot that was found last.
         self._found = 0
 
@@ -341,17 +345,23 @@ class Segment:
                 index += 1
 
     def headers_on(self, start: int, end: int, most: int) -> list[Header]:
-        """See `Segments.headers_on`; whoever reads on is spared the search."""
-        known_end, index = self.read_up_to
+        """See `Segments.headers_on`; whoever reads on is spared the search.
+
+        No more at once than a raw range has.
+        """
+        known_end, index = self.told_up_to
+        if known_end != start:
+            known_end, index = self.read_up_to
         if known_end != start:
             index = max(self.find(start), 0)
-        found: list[Header] = []
-        at = start
-        for _, slot in self.walk(index, min(most, WALK_SLOTS)):
-            if slot is None or slot.header.base != at or at >= end or len(found) == most:
-                break
-            found.append(slot.header)
-            at = slot.header.end
+        head = self.head
+        count = max(min(most, RUN_SLOTS, self.count - index), 0)
+        body, sequence = range(head.body_start, head.size), slot_sequence(head.number, index)
+        found = headers_of(self._packed(index, count), head.lineage, sequence, body, start)
+        while found and found[-1].base >= end:
+            found.pop()
+        if found:
+            self.told_up_to = (found[-1].end, index + len(found))
         return found
 
     def run(self, at: int, end: int, bytes_max: int, summed: bool = False) -> Run | None:
