@@ -53,6 +53,8 @@ BACKLOG_TICKS = 50
 """A leader whose disk has been too far behind for so long hands over."""
 CLOSED_AT, OPEN_AT = 2, 4
 """Parts of what may wait for a leader's disk: where appends begin to wait, and where they go on."""
+KEPT_BYTES = 64 << 20
+"""Of what a replica lacked the last so many bytes stay in memory: the rest is hardly read soon."""
 PACE_TURNS = 2
 """How often those that feed others are told how much they may send."""
 
@@ -175,6 +177,9 @@ class HostedReplica:
     def submit(self, effect: Disk) -> None:
         if isinstance(effect, WriteEntries):
             self._host.pace.wrote(self)
+            transfer, end = self.replica.transfer, self.replica.log.end
+            behind = 0 if transfer is None else transfer.left_bytes(end)
+            self._hosted.store.passing = behind > KEPT_BYTES
         elif isinstance(effect, RewriteEntry):
             self.replica.repaired += 1
         self._hosted.submit(effect)

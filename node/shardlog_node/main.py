@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from shardlog.process.ends import Exit, run_program, told
 from shardlog.process.settings import BadSettings
+from shardlog_node.memory import keep_freed
 from shardlog_node.settings import NodeSettings, load
 
 NAME = "shardlog-node"
@@ -42,14 +43,13 @@ def _served(settings: NodeSettings) -> Exit:
     import uvloop
 
     from shardlog.process.logs import configure
-    from shardlog.process.memory import keep_freed_memory
     from shardlog.storage import failures as storage
     from shardlog.transport.failures import Unreachable
     from shardlog_node.process import serve
 
     gc.freeze()  # what was imported stays: to look through it all again would take tens of ms
+    keep_freed()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    keep_freed_memory()
     _allow_files(settings.open_files_max + settings.connections_max + OTHER_FILES)
     configure(settings.log_level, settings.log_format)
     try:

@@ -166,8 +166,9 @@ class Cursor:
     ) -> list[Header]:
         """The next batch, within the bounds; stops before an entry whose copy here is bad.
 
-        Under way is what is not durable there, so a follower whose disk stalls gets no more.  One
-        that is far behind gets no more of what is committed than the driver allows: it must not
+        Under way is what is not durable there, so a follower whose disk stalls gets no more, and
+        one that lacks what is at rest gets no less at once than fits into a message.  One that is
+        far behind gets no more of what is committed than the driver allows: it must not
         take the leader's time from those that write.
         """
         self.starved = self.fed = False
@@ -178,6 +179,9 @@ class Cursor:
         room_bytes = min(limits.batch_bytes_max, limits.inflight_bytes_max - self.flight_bytes)
         if room <= 0 or (room_bytes <= 0 and under_way):
             return []
+        short = room < limits.batch_entries_max or room_bytes < limits.batch_bytes_max
+        if short and under_way and self.next < log.kept_from:
+            return []  # it would be written and synced by itself, and there is much more to come
         left_bytes = limits.batch_bytes_max
         if feed_bytes is not None and self._is_far_behind(log, limits, commit):
             self.fed = True

@@ -25,6 +25,7 @@ from shardlog.protocol.failures import (
     WrongParent,
 )
 
+_UNKNOWN = Kind.UNKNOWN  # looked up once: every header that is sent is asked
 ALL = 1 << 62
 """No bound on how many headers are wanted."""
 
@@ -162,7 +163,8 @@ class Log:
         if not found or found[0].base > start:
             self._archived_at(start)  # it may lie within a stretch that cannot be read
         for header in found:
-            self._note(header)
+            if header.kind is _UNKNOWN:
+                self._note(header)
         return found
 
     def load(self, start: int, end: int) -> tuple[int, int]:

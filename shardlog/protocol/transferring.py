@@ -1,4 +1,4 @@
-"""How far a replica is that receives what it lacks: for the status, and for nothing else.
+"""How far a replica is that receives what it lacks: for the status and the driver, for no rule.
 
 A transfer begins when a replica learns of a log that reaches beyond its own, from a leader's
 announcement or from a snapshot's descriptor, and ends when it has got there.  It is not kept on
@@ -59,6 +59,11 @@ class Transferring:
         if passed_ms >= WINDOW_MS:
             self._per_s = (self.done_bytes - self._looked_bytes) * 1000 // passed_ms
             self._looked_ms, self._looked_bytes = now_ms, self.done_bytes
+
+    def left_bytes(self, at: int) -> int:
+        """Of what is still to come, if it is like what came; 0 before anything has."""
+        come = at - self.first
+        return self.done_bytes * (self.end - at) // come if come > 0 else 0
 
     def report(self, at: int, now_ms: int) -> Transfer:
         self._look(now_ms)

@@ -131,6 +131,9 @@ class FaultyFile:
         self.sync()
         self._content.settle()
 
+    def drop(self, position: int, length: int) -> None:
+        """What can be read is the same, wherever it is kept."""
+
     def close(self) -> None:
         if self._life == self._files.life:
             self._files.open_files -= 1

@@ -28,7 +28,10 @@ class StoredHeaders:
     def headers(self, start: int, end: int, most: int) -> list[Header]:
         """Up to `most` headers with a base in `[start, end)`, in order."""
         start = max(start, self.first)
-        found = self.segments.headers_on(start, end, most)
+        found = more = self.segments.headers_on(start, end, most)
+        while more and len(found) < most:
+            more = self.segments.headers_on(found[-1].end, end, most - len(found))
+            found += more
         if len(found) == most:
             return found
         for header in self._from(found[-1].end if found else start, end):

@@ -49,6 +49,9 @@ class File(Protocol):
         wrote can then be read, but is not durable, and may never have reached the medium.
         """
 
+    def drop(self, position: int, length: int) -> None:
+        """What is durable there will hardly be read soon: no need to keep it in memory."""
+
     def close(self) -> None:
         """Unsynced writes stay where they are: written, not durable."""
 

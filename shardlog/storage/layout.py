@@ -139,6 +139,32 @@ def unpack_slot(data: Buffer, lineage: int, sequence: int) -> Slot | None:
     return Slot(known[0], known[1], position, Context(end, checksum))
 
 
+def headers_of(slots: bytes, lineage: int, sequence: int, body: range, at: int) -> list[Header]:
+    """Of slots in one piece, as far as they can be read and each goes on where the last one ended.
+
+    The first has the base `at`; the entries stand within `body`.
+    """
+    found: list[Header] = []
+    start = 0
+    for kind, its_lineage, its_sequence, position, _, _, packed, zero, total in SLOT.iter_unpack(
+        slots
+    ):
+        if sum_of(slots[start : start + _SLOT_SUMMED]) != total or kind != _ENTRY or zero:
+            break
+        known = unpack_header(packed)
+        if known is None or its_lineage != lineage or its_sequence != sequence:
+            break
+        header, length = known
+        behind = position + ENTRY_HEADER_BYTES + length
+        if header.base != at or position < body.start or behind > body.stop:
+            break
+        found.append(header)
+        at += header.count
+        sequence += 1
+        start += SLOT_BYTES
+    return found
+
+
 def peek_slot(data: Buffer, lineage: int, sequence: int) -> tuple[int, int] | None:
     """Base offset and timestamp alone, for those who search; None as in `unpack_slot`."""
     if sum_of(data[:_SLOT_SUMMED]) != int.from_bytes(data[_SLOT_SUMMED:], "little"):

@@ -190,6 +190,11 @@ class RealFile:
         with suppress(OSError):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    def drop(self, position: int, length: int) -> None:
+        """Only a hint: pages of which a part is meant stay, and so do those not written yet."""
+        with suppress(OSError):
+            os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd < 0:

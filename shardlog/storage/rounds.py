@@ -100,6 +100,8 @@ class Round:
     settles: bool = False
     # Whether entries are left to the kernel to write back (`durability: Relaxed`).
     relaxed: bool = False
+    # Whether its entries are old ones that will hardly be read soon.
+    passing: bool = False
     # Whether the slots of its own group are durable too, so that nothing is left for the next.
     complete: bool = False
     # Open until `release`.
@@ -137,6 +139,11 @@ class Round:
     def sync(self) -> None:
         for file in self.unsynced:
             file.sync()
+        group = self.group
+        if self.passing and group is not None:
+            # From before its beginning on: the page there was only half written the last time.
+            start = max(group.position - GROUP_BYTES_MAX, group.segment.head.body_start)
+            self.pinned[group.segment.path].drop(start, group.after - start)
 
     def complete_group(self) -> None:
         """After its sync, when nothing waits: the slots, and a sync of their own."""

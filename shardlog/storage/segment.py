@@ -30,6 +30,7 @@ from shardlog.storage.layout import (
     RecordType,
     Slot,
     foreign_version,
+    headers_of,
     is_summed,
     pack_head,
     pack_header,
@@ -88,7 +89,7 @@ class Run(NamedTuple):
 class Segment:
     """`count` slots are taken, -1 if nobody has looked yet; the next entry goes to `position`."""
 
-    __slots__ = ("_found", "count", "handles", "head", "path", "position", "read_up_to")
+    __slots__ = ("_found", "_told", "count", "handles", "head", "path", "position", "read_up_to")
 
     def __init__(self, handles: Handles, path: str, head: Head) -> None:
         self.handles = handles
@@ -98,6 +99,8 @@ class Segment:
         self.position = head.body_start
         # Where the last raw range ended: an offset, and the slot that stands behind it.
         self.read_up_to = (-1, 0)
+        # The headers that were told last, of which not all need have been wanted, and their slot.
+        self._told: tuple[int, list[Header]] = (0, [])
         # The slot that was found last.
         self._found = 0
 
@@ -341,18 +344,31 @@ class Segment:
                 index += 1
 
     def headers_on(self, start: int, end: int, most: int) -> list[Header]:
-        """See `Segments.headers_on`; whoever reads on is spared the search."""
-        known_end, index = self.read_up_to
-        if known_end != start:
-            index = max(self.find(start), 0)
-        found: list[Header] = []
-        at = start
-        for _, slot in self.walk(index, min(most, WALK_SLOTS)):
-            if slot is None or slot.header.base != at or at >= end or len(found) == most:
-                break
-            found.append(slot.header)
-            at = slot.header.end
+        """See `Segments.headers_on`; whoever reads on is spared the search.
+
+        No more at once than a raw range has.
+        """
+        index = self._told_at(start)
+        if index < 0:
+            known_end, index = self.read_up_to
+            index = index if known_end == start else max(self.find(start), 0)
+        head = self.head
+        count = max(min(most, RUN_SLOTS, self.count - index), 0)
+        body, sequence = range(head.body_start, head.size), slot_sequence(head.number, index)
+        found = headers_of(self._packed(index, count), head.lineage, sequence, body, start)
+        while found and found[-1].base >= end:
+            found.pop()
+        if found:
+            self._told = (index, found.copy())
         return found
+
+    def _told_at(self, start: int) -> int:
+        """The slot of an entry that begins where one of those told last ended; -1 if none did."""
+        index, headers = self._told
+        for at in range(len(headers), 0, -1):
+            if headers[at - 1].end == start:
+                return index + at
+        return -1
 
     def run(self, at: int, end: int, bytes_max: int, summed: bool = False) -> Run | None:
         """The entries that stand one behind the other from slot `at` on.

@@ -232,8 +232,8 @@ class Segments:
     def headers_on(self, start: int, end: int, most: int) -> list[Header]:
         """Up to `most` headers, of entries one behind the other, the first of which is at `start`.
 
-        Fewer where something cannot be read and where a segment ends, which says nothing of what
-        comes then.
+        Fewer where something cannot be read, where a segment ends and where they are many, which
+        says nothing of what comes then; none if the first cannot be read, or there is none.
         """
         segment = self.holding(start)
         if segment is None:

@@ -68,6 +68,8 @@ class Store:
         self._ends: deque[tuple[int, int]] = deque()
         # Entries made durable since it was opened, headers included.
         self.written_bytes = 0
+        # Set by the node: what is written now is old, and need not be kept in memory.
+        self.passing = False
         self.stalled: Retriable | None = None
         self.broken = False
         # `durability: Relaxed`, as it was asked for last; see `relaxing`.
@@ -248,7 +250,9 @@ class Store:
         if not self.waiting:
             return None
         relaxed = self.files.relaxed
-        round_ = Round(self.files.handles, slotted=self._slotless, relaxed=relaxed)
+        round_ = Round(
+            self.files.handles, slotted=self._slotless, relaxed=relaxed, passing=self.passing
+        )
         if self.files.unsynced_entries >= UNSYNCED_MAX:
             round_.alone = lambda: flush(self.files)
         elif self._queue and isinstance(self._queue[0], Append):

@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from node.cluster import Cluster
 from shardlog.protocol.failures import Illegal
 from shardlog.protocol.messages import Append, ClientRefused, Read, ReadResult
 from shardlog.storage.failures import DiskFailed
 from shardlog.storage.real_files import RealFile, RealFiles
+from shardlog_node import host
 
 
 def test_shards_are_created_written_to_and_read(tmp_path: Path):
@@ -105,6 +108,50 @@ def test_a_replica_whose_disk_fails_stops_and_comes_back(tmp_path: Path):
             base = await cluster.append(leader, "orders", session, 3)
             while "orders" not in node.replicas or node.replicas["orders"].replica.commit <= base:
                 await asyncio.sleep(0.02)
+
+    asyncio.run(story())
+
+
+class Dropping(RealFiles):
+    """Tells of what need not be kept in memory."""
+
+    def __init__(self) -> None:
+        self.dropped_bytes = 0
+
+    def open(self, path: str, *, write: bool = True) -> RealFile:
+        return DroppingFile(super().open(path, write=write), self)
+
+
+class DroppingFile(RealFile):
+    def __init__(self, file: RealFile, files: Dropping) -> None:
+        super().__init__(file.fileno(), file.path)
+        self.files = files
+
+    def drop(self, position: int, length: int) -> None:
+        self.files.dropped_bytes += length
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 30])
+def test_of_what_a_follower_lacks_only_the_last_stays_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
+):
+    monkeypatch.setattr(host, "KEPT_BYTES", kept_bytes)
+
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "a b c")
+        async with cluster.running():
+            leader = await cluster.create("orders")
+            session = await cluster.session(leader, "orders")
+            away = next(name for name in cluster.names if name != leader)
+            await cluster.stop(away)
+            for number in range(1, 401):
+                base = await cluster.append(leader, "orders", session, number)
+            files = Dropping()
+            node = cluster.start(away, files)
+            while "orders" not in node.replicas or node.replicas["orders"].replica.commit <= base:
+                await asyncio.sleep(0.02)
+            assert bool(files.dropped_bytes) == (kept_bytes == 0)
+            assert not node.replicas["orders"].store.passing
 
     asyncio.run(story())
 

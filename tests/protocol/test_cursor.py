@@ -247,6 +247,41 @@ def test_old_entries_are_sent_only_as_far_as_the_driver_allows():
     assert len(cursor.to_send(log, limits, 12, 0)) == 4, "what is not committed is always sent"
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(batch_entries_max=4, inflight_entries_max=10),
+        Limits(batch_bytes_max=40, inflight_bytes_max=100),
+    ],
+)
+def test_old_entries_are_not_sent_in_short_messages(limits):
+    log = heavy_log(*[10] * 30)
+    log.archive = Shelf(log)
+    log.forget(below=24, keep=4)
+    cursor = announced()
+    sent = []
+
+    def send():
+        while batch := cursor.to_send(log, limits):
+            sent.append([each.base for each in batch])
+            cursor.sent(batch, 0)
+
+    send()
+    assert sent == [[0, 1, 2, 3], [4, 5, 6, 7]], "two more would have been allowed"
+    cursor.confirm(3, 3, 0, RESEND_MS)
+    send()
+    assert len(sent) == 2, "not all of a message has come"
+    cursor.confirm(4, 4, 0, RESEND_MS)
+    send()
+    assert sent[2:] == [[8, 9, 10, 11]]
+    for end in range(8, 25, 4):
+        cursor.confirm(end, end, 0, RESEND_MS)
+        send()
+    assert [base for bases in sent for base in bases] == list(range(30)), (
+        "the last ones do not wait"
+    )
+
+
 def test_T5_rule_15_the_highest_ack_is_a_promise_with_the_beat_that_it_came_after():
     cursor = announced(3)
     cursor.note_promise(beat=7)

@@ -157,6 +157,7 @@ class Watch:
 
     events: list[tuple[str, str]] = field(default_factory=list)
     buffers: list[tuple[str, int]] = field(default_factory=list)
+    dropped: list[tuple[str, int, int]] = field(default_factory=list)
     failing: Callable[[str], bool] = field(default=lambda path: False)
     full: bool = False
     open_files: int = 0
@@ -204,6 +205,12 @@ class WatchedFile(RealFile):
 
     def sync(self) -> None:
         self.watch.synced(self.path)
+
+    def drop(self, position: int, length: int) -> None:
+        with self.watch.lock:
+            self.watch.events.append(("drop", self.path))
+            self.watch.dropped.append((self.path, position, length))
+        super().drop(position, length)
 
     def close(self) -> None:
         with self.watch.lock:
