@@ -4,14 +4,19 @@ A file is written under another name, synced, and only then called what it is ca
 leaves a segment that has the right name and not its bytes.  The other name ends as those do that
 the library leaves out of its listings.
 
-It is written in pieces: on a virtual machine writes of 8 MiB took several times as long as the same
-bytes in writes of up to 1 MiB (decision 0130).
+A long file passes by the page cache, where the file system lets it: the disk fetches the bytes from
+where they stand, which takes a fifth of the processor time (decision 0140).  That works for whole
+pages only, and the rest goes the usual way.  There pieces are short: on a virtual machine writes of
+8 MiB took several times as long as the same bytes in writes of up to 1 MiB (decision 0130).
 """
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from shardlog.checksum import Buffer
@@ -29,18 +34,18 @@ class LocalFiles:
 
     def put(self, name: str, data: Buffer, *, new: bool) -> None:
         """`new`: `FileExistsError` if there is one."""
+        file = self.begin(name)
+        try:
+            file.write(data, 0)
+            file.finish(name, new=new)
+        finally:
+            file.abandon()
+
+    def begin(self, name: str) -> LocalFile:
+        """A file in the same directory as `name`, which it may be called in the end."""
         path = self._top / name
         self._make(path.parent)
-        unfinished = path.with_name(f"{path.name}#{secrets.randbits(48)}")
-        try:
-            _write(unfinished, data)
-            if new:
-                os.link(unfinished, path)
-            else:
-                unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        _sync(path.parent)
+        return LocalFile(self._top, path.with_name(f"{path.name}#{secrets.randbits(48)}"))
 
     def _make(self, directory: Path) -> None:
         """A directory whose name will outlive a crash."""
@@ -52,15 +57,50 @@ class LocalFiles:
         self._durable.add(directory)
 
 
-def _write(path: Path, data: Buffer) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
+class LocalFile:
+    """One that is not finished.  May be used by several threads, each with a part of its own."""
+
+    def __init__(self, top: Path, path: Path) -> None:
+        self._top = top
+        self._path = path
+        self._fds = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)]
+        with suppress(OSError):  # not every file system has it
+            self._fds.append(os.open(path, os.O_WRONLY | os.O_DIRECT))
+
+    def write(self, data: Buffer, at: int) -> None:
         left = memoryview(data)
         while left:
-            left = left[os.write(fd, left[:PIECE_BYTES]) :]
-        os.fdatasync(fd)
-    finally:
-        os.close(fd)
+            written = os.pwrite(self._fds[0], left[:PIECE_BYTES], at)
+            left, at = left[written:], at + written
+
+    def write_pages(self, data: memoryview, at: int) -> None:
+        """Whole pages, as they stand in memory and as they shall stand in the file."""
+        assert not (at | len(data)) % mmap.PAGESIZE, "a part of a page"
+        try:
+            written = os.pwrite(self._fds[-1], data, at)
+        except OSError as failure:
+            if failure.errno != errno.EINVAL:
+                raise
+            written = 0  # it wants more than pages
+        self.write(data[written:], at + written)
+
+    def finish(self, name: str, *, new: bool = False) -> None:
+        """Durable, and then called so.  `new`: `FileExistsError` if there is one."""
+        path = self._top / name
+        os.fdatasync(self._fds[0])
+        if new:
+            os.link(self._path, path)
+        else:
+            self._path.replace(path)
+        _sync(path.parent)
+
+    def abandon(self) -> None:
+        """It is closed, and if it has not been finished it is gone.  May be called again."""
+        fds, self._fds = self._fds, []
+        if fds:
+            for fd in fds:
+                os.close(fd)
+            self._path.unlink(missing_ok=True)
 
 
 def _sync(directory: Path) -> None:

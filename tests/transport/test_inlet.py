@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from shardlog.transport import frames
 from shardlog.transport.failures import FrameTooLarge, MalformedFrame
 from shardlog.transport.frames import HEAD_BYTES, Decoder, Frame, FrameType
-from shardlog.transport.inlet import READ_BYTES, RESERVED_AFTER_BYTES, RESERVED_TIMES, Inlet
+from shardlog.transport.inlet import (
+    READ_BYTES,
+    RESERVED_AFTER_BYTES,
+    RESERVED_TIMES,
+    SPARES_MAX,
+    Inlet,
+)
 
 LENGTHS = (0, 1, 300, RESERVED_AFTER_BYTES, 100_000, 3 * READ_BYTES)
 REST = 1 << 20
@@ -70,6 +76,25 @@ def test_a_long_frame_is_read_to_where_it_will_stand():
     assert inlet.waiting_bytes == RESERVED_AFTER_BYTES
     (frame,) = put(inlet, data[RESERVED_AFTER_BYTES:])
     assert frame.payload.obj is room.obj
+
+
+def test_a_room_is_used_again_once_nobody_looks_at_its_frame():
+    inlet, rooms = Inlet(REST), set()
+    for fill in range(8):
+        length = 4 * RESERVED_AFTER_BYTES + 100 * (fill % 3)
+        (frame,) = put(inlet, message(length, fill))
+        assert bytes(frame.payload) == bytes([fill]) * length
+        rooms.add(id(frame.payload.obj))
+        del frame
+    assert len(rooms) < 8
+
+
+def test_a_frame_that_is_looked_at_stays_as_it_is():
+    inlet = Inlet(REST)
+    kept = [
+        put(inlet, message(3 * READ_BYTES, fill))[0].payload[-5:] for fill in range(3 * SPARES_MAX)
+    ]
+    assert [bytes(each) for each in kept] == [bytes([fill]) * 5 for fill in range(len(kept))]
 
 
 def test_no_room_for_much_more_than_has_come():
