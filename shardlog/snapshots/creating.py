@@ -175,9 +175,11 @@ class _Creation:
         try:
             await self._read(progress.at, end, putting)
         finally:
-            while not putting.is_idle:
-                await self._until_put(putting)
-            putting.close()
+            try:
+                while not putting.is_idle:
+                    await self._until_put(putting)
+            finally:
+                await putting.close()
         return tuple(self._segments)
 
     def sessions(self) -> tuple[Writer, ...]:

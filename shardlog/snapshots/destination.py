@@ -220,8 +220,10 @@ class Begun:
         """May be called by several threads; fastest for whole pages."""
         with self._translated():
             pages = len(data) & -mmap.PAGESIZE
-            self._file.write_pages(data[:pages], at)
-            self._file.write(data[pages:], at + pages)
+            if pages:
+                self._file.write_pages(data[:pages], at)
+            if pages < len(data):
+                self._file.write(data[pages:], at + pages)
 
     def finish(self, name: str) -> None:
         with self._translated():

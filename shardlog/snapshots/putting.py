@@ -164,5 +164,7 @@ class Putting:
         """The first of those on their way is there."""
         return await self._underway.popleft()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Nothing is on its way any more."""
+        await asyncio.gather(*self._underway, return_exceptions=True)
         self._works.close()

@@ -270,3 +270,28 @@ def test_a_full_disk_leaves_nothing_unfinished(tmp_path: Path, monkeypatch: pyte
         assert archive.ids() == []
         assert [each for each in tmp_path.glob("snapshots/**/*") if each.is_file()] == []
         assert_sound(archive, await create(s.client, archive, segment_bytes=SEGMENT_BYTES))
+
+
+def test_one_that_is_cancelled_leaves_nothing_unfinished(tmp_path: Path):
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 300)
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        halfway = asyncio.Event()
+
+        def looked(it: Progress) -> None:
+            if it.at > it.end // 3:
+                halfway.set()
+
+        creating = asyncio.create_task(
+            create(
+                s.client, archive, segment_bytes=SEGMENT_BYTES, progress=Progress(on_change=looked)
+            )
+        )
+        await halfway.wait()
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        left = [each.name for each in tmp_path.glob("snapshots/*/segments/*")]
+        assert [name for name in left if "#" in name] == []
+        assert_sound(archive, await create(s.client, archive, segment_bytes=SEGMENT_BYTES))

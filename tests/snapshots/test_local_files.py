@@ -7,6 +7,7 @@ import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -139,6 +140,37 @@ def test_one_that_is_given_up_leaves_nothing(destination: Destination, tmp_path:
     file.abandon()
     file.abandon()
     assert files(tmp_path) == []
+
+
+def test_one_that_is_given_up_is_closed_when_the_last_write_is_done(
+    destination: Destination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, writing, go_on = os.pwrite, Event(), Event()
+    order: list[str] = []
+
+    def slow(fd: int, data: memoryview, at: int) -> int:
+        writing.set()
+        assert go_on.wait(60)
+        order.append("written")
+        return real(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    file = begun(destination, "one")
+
+    def give_up() -> None:
+        file.abandon()
+        order.append("given up")
+
+    with ThreadPoolExecutor(2) as threads:
+        written = threads.submit(file.write, pages(1), 0)
+        assert writing.wait(60)
+        given_up = threads.submit(give_up)
+        go_on.set()
+        written.result()
+        given_up.result()
+    assert order == ["written", "given up"]
+    with pytest.raises(DestinationUnavailable, match="given up"):
+        file.write(pages(1), 0)
 
 
 def test_memory_that_a_disk_cannot_fetch_from_is_written_all_the_same(
