@@ -6,8 +6,8 @@ A cluster of three real nodes is filled; then, in turns, a file of the same size
 synced, and a snapshot of everything is taken at a place of its own.  Both write new files, which
 are deleted at once: a virtual machine is several times slower with memory that its host has taken
 back, so each begins with what the other one has just left.  One more is taken where the first one
-is, and one of a node's own copy.  Beside the time stands the processor time of this process, which
-a busy machine changes less.
+is, and one of a node's own copy.  Beside the time stands the processor time of this process and of
+the nodes, which a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import psutil
 import uvloop
-from node_cluster import cluster
+from node_cluster import Cluster, cluster
 
 from shardlog.client import Client
 from shardlog.snapshots.archive import Archive
@@ -46,27 +47,34 @@ async def fill(url: str, megabytes: int) -> None:
 class Cost(NamedTuple):
     seconds: float
     cpu_seconds: float
+    nodes_cpu_seconds: float
 
-    @classmethod
-    def since(cls, begun: Cost) -> Cost:
-        now = cls.now()
-        return cls(now.seconds - begun.seconds, now.cpu_seconds - begun.cpu_seconds)
 
-    @classmethod
-    def now(cls) -> Cost:
-        return cls(time.perf_counter(), time.process_time())
+class Clock:
+    """What passes, here and in the nodes."""
+
+    def __init__(self, nodes: list[psutil.Process]) -> None:
+        self._nodes = nodes
+
+    def now(self) -> Cost:
+        times = [node.cpu_times() for node in self._nodes]
+        nodes = sum(each.user + each.system for each in times)
+        return Cost(time.perf_counter(), time.process_time(), nodes)
+
+    def since(self, begun: Cost) -> Cost:
+        return Cost(*(now - then for now, then in zip(self.now(), begun, strict=True)))
 
 
 def middle(costs: list[Cost]) -> Cost:
-    return Cost(median(it.seconds for it in costs), median(it.cpu_seconds for it in costs))
+    return Cost(*(median(each) for each in zip(*costs, strict=True)))
 
 
-def copied(source: Path, target: Path) -> Cost:
-    begun = Cost.now()
+def copied(clock: Clock, source: Path, target: Path) -> Cost:
+    begun = clock.now()
     shutil.copyfile(source, target)
     with target.open("rb") as file:
         os.fsync(file.fileno())
-    return Cost.since(begun)
+    return clock.since(begun)
 
 
 def random_file(path: Path, size: int) -> None:
@@ -75,22 +83,49 @@ def random_file(path: Path, size: int) -> None:
             file.write(os.urandom(min(PIECE_BYTES, size - at)))
 
 
-async def taken(url: str, place: Path, node: str | None = None) -> tuple[Cost, int]:
-    begun = Cost.now()
+async def taken(clock: Clock, url: str, place: Path, node: str | None = None) -> tuple[Cost, int]:
+    begun = clock.now()
     async with Client(url) as client:
         archive = Archive(Destination(f"file://{place}", make=True), SHARD)
         manifest = await create(client, archive, node=node)
-    return Cost.since(begun), manifest.size
+    return clock.since(begun), manifest.size
 
 
-def both(url: str, plain: Path, place: Path) -> tuple[Cost, Cost]:
+def both(clock: Clock, url: str, plain: Path, place: Path) -> tuple[Cost, Cost]:
     """A copy and a snapshot, with nothing left of either."""
     place.mkdir()
-    copy = copied(plain, place / "copy")
+    copy = copied(clock, plain, place / "copy")
     (place / "copy").unlink()
-    snapshot = uvloop.run(taken(url, place / "snapshots"))[0]
+    snapshot = uvloop.run(taken(clock, url, place / "snapshots"))[0]
     shutil.rmtree(place)
     return copy, snapshot
+
+
+def measured(made: Cluster, top: Path, megabytes: int, turns: int) -> None:
+    run, url = uvloop.run, made.url
+    clock = Clock([made.process(node) for node in made.shard(SHARD)["ensemble"]])
+    run(fill(url, megabytes))
+    _, size = run(taken(clock, url, top / "warm"))
+    plain = top / "plain"
+    random_file(plain, size)
+    os.sync()
+    both(clock, url, plain, top / "turn")
+    took = [both(clock, url, plain, top / "turn") for _ in range(turns)]
+    again = run(taken(clock, url, top / "warm"))[0]
+    own = run(taken(clock, url, top / "warm", "node-1"))[0]
+    copy, snapshot = (middle(list(costs)) for costs in zip(*took, strict=True))
+    print(f"{size / 1e6:,.0f} MB, medians of {turns} turns, load {os.getloadavg()[0]:.1f}")
+    for name, cost in (
+        ("plain copy with a sync", copy), ("snapshot", snapshot), ("the same again", again),
+        ("a node's copy, compared", own),
+    ):  # fmt: skip
+        print(
+            f"{name:24} {cost.seconds:8.2f} s {size / cost.seconds / 1e6:8.0f} MB/s"
+            f" {cost.cpu_seconds:8.2f} s of CPU here, {cost.nodes_cpu_seconds:.2f} s in the nodes"
+        )
+    print(f"the snapshot has {copy.seconds / snapshot.seconds:.2f} of the speed of the copy")
+    each = ", ".join(f"{copy.seconds:.2f} and {made.seconds:.2f}" for copy, made in took)
+    print(f"copy and snapshot in each turn, s: {each}")
 
 
 def main() -> None:
@@ -101,27 +136,7 @@ def main() -> None:
     given = parser.parse_args()
     with cluster(given.directory) as made, tempfile.TemporaryDirectory(dir=given.directory) as top:
         made.create(SHARD)
-        run = uvloop.run
-        run(fill(made.url, given.megabytes))
-        _, size = run(taken(made.url, Path(top, "warm")))
-        plain = Path(top, "plain")
-        random_file(plain, size)
-        os.sync()
-        both(made.url, plain, Path(top, "turn"))
-        turns = [both(made.url, plain, Path(top, "turn")) for _ in range(given.turns)]
-        again = run(taken(made.url, Path(top, "warm")))[0]
-        own = run(taken(made.url, Path(top, "warm"), "node-1"))[0]
-    copy, snapshot = (middle(list(costs)) for costs in zip(*turns, strict=True))
-    print(f"{size / 1e6:,.0f} MB, medians of {given.turns} turns, load {os.getloadavg()[0]:.1f}")
-    for name, cost in (
-        ("plain copy with a sync", copy), ("snapshot", snapshot), ("the same again", again),
-        ("a node's copy, compared", own),
-    ):  # fmt: skip
-        rate = size / cost.seconds / 1e6
-        print(f"{name:24} {cost.seconds:8.2f} s {rate:8.0f} MB/s {cost.cpu_seconds:8.2f} s of CPU")
-    print(f"the snapshot has {copy.seconds / snapshot.seconds:.2f} of the speed of the copy")
-    each = ", ".join(f"{copy.seconds:.2f} and {made.seconds:.2f}" for copy, made in turns)
-    print(f"copy and snapshot in each turn, s: {each}")
+        measured(made, Path(top), given.megabytes, given.turns)
 
 
 if __name__ == "__main__":

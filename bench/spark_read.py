@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,7 @@ from shardlog.snapshots.archive import Archive, segment_name
 from shardlog.snapshots.destination import Destination
 from shardlog.snapshots.gathering import SEGMENT_BYTES, Gathering
 from shardlog.snapshots.manifest import Manifest, SegmentInfo, history_of
+from shardlog.snapshots.rooms import Rooms
 from shardlog.transport.batch import BatchBuilder
 
 SHARD = "bench"
@@ -66,13 +68,16 @@ def snapshot_of(url: str, records: int, record_bytes: int) -> Manifest:
     archive = Archive(Destination(url, make=True), SHARD)
     segments: list[SegmentInfo] = []
     parent, base = GENESIS_CHECKSUM, 0
-    gathering = Gathering(base, parent)
+    rooms = Rooms()
+    gathering = Gathering(base, parent, rooms)
 
     def finish() -> None:
-        made = gathering.made()
-        name = segment_name(made.index.base, made.index.end, made.digest)
-        archive.destination.put(archive.segment_path(name), made.data)
-        segments.append(SegmentInfo.of(name, len(made.data), made.digest, made.index))
+        index = gathering.made()
+        data = b"".join(gathering.taken())
+        digest = sha256(data).hexdigest()
+        name = segment_name(index.base, index.end, digest)
+        archive.destination.put(archive.segment_path(name), data)
+        segments.append(SegmentInfo.of(name, len(data), digest, index))
 
     for number in range(records // ENTRY_RECORDS):
         body = random_body(record_bytes)
@@ -82,7 +87,7 @@ def snapshot_of(url: str, records: int, record_bytes: int) -> Manifest:
         parent, base = header.checksum, header.end
         if len(gathering) >= SEGMENT_BYTES:
             finish()
-            gathering = Gathering(base, parent)
+            gathering = Gathering(base, parent, rooms)
     if not gathering.is_empty:
         finish()
     found = tuple(segments)

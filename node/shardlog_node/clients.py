@@ -171,7 +171,7 @@ class ClientChannel:
             return
         self._check_nonce(nonce)
         self.tails.add(nonce)
-        most = min(bytes_max or limits.read_bytes_max, limits.read_bytes_max)
+        most = min(bytes_max or limits.read_bytes_max, limits.tail_bytes_max)
         verified, own = bool(flags & READ_VERIFIED), bool(flags & READ_OWN)
         self.plane.tails.read(self, nonce, start, most, verified, own)
 

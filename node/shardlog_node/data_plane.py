@@ -53,6 +53,7 @@ class PlaneLimits:
     tails_max: int = 1024
     channels_max: int = 1024
     read_bytes_max: int = 1 << 20
+    tail_bytes_max: int = 2 << 20
     tail_wait_ms: int = 1000
     link_timeout_ms: int = 1000
     link_retry_ms: int = 50

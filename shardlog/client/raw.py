@@ -36,6 +36,8 @@ from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
 from shardlog.transport.frames import FIXED, Frame, FrameType, encode_read
 
 _RESULT = FIXED[FrameType.READ_RESULT]
+QUICK_TIMES = 10
+"""An answer is quick that could come so often before one would doubt that it comes."""
 
 
 class RawEntry(NamedTuple):
@@ -90,6 +92,7 @@ class RawReader:
         self._lookup = Lookup(exchange)
         self._deadline_ms = deadline_ms
         self._own = own
+        self._read_bytes = exchange.limits.read_bytes
 
     async def end(self) -> int:
         """Where what is committed ends: by a quorum's word, or as far as the node knows."""
@@ -164,15 +167,24 @@ class RawReader:
             encode_read,
             start=start,
             entries_max=limits.read_entries_max,
-            bytes_max=limits.read_bytes,
+            bytes_max=self._read_bytes,
             tail=not self._own,
             own=self._own,
         )
         what = f"reading {self.shard!r} at {start}"
-        return await self._exchange.ask(what, request, self._deadline(), limits.tail_wait_ms)
+        begun = self._now()
+        frame = await self._exchange.ask(what, request, self._deadline(), limits.tail_wait_ms)
+        took_ms = 1000 * (self._now() - begun)
+        is_quick = QUICK_TIMES * took_ms < limits.attempt_ms
+        self._read_bytes = limits.long_read_bytes if is_quick else limits.read_bytes
+        return frame
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._deadline_ms, asyncio.get_running_loop().time)
+        return Deadline(self._deadline_ms, self._now)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
 
 def _take(at: Continuity, frame: Frame) -> list[RawEntry]:

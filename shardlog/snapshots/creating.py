@@ -3,7 +3,7 @@
 The log below a commit offset never changes, so nothing has to stop: the end is chosen first, by a
 quorum's word, and everything below it is read whenever it is convenient, from whoever leads then.
 What the destination holds already is not read at all, after one look whether it belongs to this
-log.  Segments are hashed and put while the next ones are being read.  The manifest comes last:
+log.  Segments are hashed and written while they are read (`putting`).  The manifest comes last:
 before it there is no snapshot, only segments that the next attempt finds.
 
 Of one node's own copy everything is read, because the point is what this node has; equal segments
@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from shardlog.client.failures import OffsetTrimmed
 from shardlog.snapshots import marks
-from shardlog.snapshots.archive import Archive, new_id, segment_name
+from shardlog.snapshots.archive import Archive, new_id
 from shardlog.snapshots.failures import (
     DestinationBusy,
     NoSuchSnapshot,
@@ -32,6 +31,7 @@ from shardlog.snapshots.failures import (
 )
 from shardlog.snapshots.gathering import SEGMENT_BYTES, Gathering
 from shardlog.snapshots.manifest import SESSIONS_MAX, Manifest, SegmentInfo, history_of
+from shardlog.snapshots.putting import Passage, Putting
 from shardlog.snapshots.reuse import Known
 from shardlog.snapshots.segment_bytes import Writer
 
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 
 TRIMMED_TIMES_MAX = 5
 """So often a snapshot begins anew because the log was trimmed under it."""
-PUTTING_MAX = 2
-"""So many segments are on their way while one is gathered."""
-ROOM_BYTES = 4 << 20
-"""A segment is longer than it should be by its last entry and its index."""
 
 
 @dataclass(slots=True)
@@ -135,14 +131,6 @@ def _publish(archive: Archive, manifest: Manifest, mark: marks.Mark) -> None:
         )
 
 
-class _Put(NamedTuple):
-    """A segment that is at the destination."""
-
-    gathering: Gathering
-    info: SegmentInfo
-    sessions: tuple[Writer, ...]
-
-
 class _Creation:
     """One attempt."""
 
@@ -163,8 +151,6 @@ class _Creation:
         self._manifests: list[Manifest] = []
         self._segments: list[SegmentInfo] = []
         self._sessions: dict[int, Writer] = {}
-        self._putting: deque[asyncio.Future[_Put]] = deque()
-        self._rooms: list[bytearray] = []
 
     async def segments(self, commit: int, wanted: int | None) -> tuple[SegmentInfo, ...]:
         first = await self._reader.first()
@@ -185,11 +171,15 @@ class _Creation:
         progress.end = end
         progress.at = self._segments[-1].end if self._segments else first
         progress.changed()
+        putting = Putting(self._archive, self._known.pieces)
         try:
-            await self._read(progress.at, end)
+            await self._read(progress.at, end, putting)
         finally:
-            while self._putting:
-                await self._until_put()
+            try:
+                while not putting.is_idle:
+                    await self._until_put(putting)
+            finally:
+                await putting.close()
         return tuple(self._segments)
 
     def sessions(self) -> tuple[Writer, ...]:
@@ -232,59 +222,53 @@ class _Creation:
 
     # --- what has to be read ---------------------------------------------------------------------
 
-    async def _read(self, start: int, end: int) -> None:
+    async def _read(self, start: int, end: int, putting: Putting) -> None:
         parent = self._segments[-1].head if self._segments else None
-        gathering: Gathering | None = None
+        passage: Passage | None = None
         cut: int | None = None
-        async for entries in self._reader.entries(start, end, parent):
-            for header, raw in entries:
-                if gathering is None:
-                    gathering = Gathering(header.base, header.parent, self._room())
-                    cut = self._known.cut(header.base, end)
-                gathering.add(header, raw)
-                self._progress.read_bytes += len(raw)
-                if gathering.end == cut or (
-                    (cut is None or gathering.end > cut) and len(gathering) >= self._segment_bytes
-                ):
-                    await self._finish(gathering)
-                    gathering = None
-            self._progress.at = entries[-1].header.end
-            self._progress.changed()
-        if gathering is not None:
-            await self._finish(gathering)
+        try:
+            async for entries in self._reader.entries(start, end, parent):
+                for header, raw in entries:
+                    if passage is None:
+                        cut = self._known.cut(header.base, end)
+                        passage = await putting.begin(
+                            header.base, header.parent, maybe_there=cut is not None
+                        )
+                    await passage.add(header, raw)
+                    self._progress.read_bytes += len(raw)
+                    if self._is_long_enough(passage.gathering, cut):
+                        await self._finish(passage, putting)
+                        passage = None
+                self._progress.at = entries[-1].header.end
+                self._progress.changed()
+            if passage is not None:
+                await self._finish(passage, putting)
+                passage = None
+        finally:
+            if passage is not None:
+                await passage.leave()
 
-    def _room(self) -> bytearray:
-        return self._rooms.pop() if self._rooms else bytearray(self._segment_bytes + ROOM_BYTES)
+    def _is_long_enough(self, gathering: Gathering, cut: int | None) -> bool:
+        """One that begins where another does ends there too."""
+        return gathering.end == cut or (
+            (cut is None or gathering.end > cut) and len(gathering) >= self._segment_bytes
+        )
 
-    async def _finish(self, gathering: Gathering) -> None:
+    async def _finish(self, passage: Passage, putting: Putting) -> None:
         """It goes on its way; they are noted in the order of the log."""
-        while len(self._putting) >= PUTTING_MAX:
-            await self._until_put()
-        self._putting.append(asyncio.ensure_future(asyncio.to_thread(self._put, gathering)))
+        while putting.is_full:
+            await self._until_put(putting)
+        putting.finish(passage)
 
-    def _put(self, gathering: Gathering) -> _Put:
-        made = gathering.made()
-        name = segment_name(made.index.base, made.index.end, made.digest)
-        size = len(made.data)
-        info = SegmentInfo.of(name, size, made.digest, made.index)
-        there = self._known.pieces.get(name)
-        if there is None or there.size != size:
-            self._archive.destination.put(self._archive.segment_path(name), made.data)
-        made.data.release()
-        return _Put(gathering, info, made.index.sessions)
-
-    async def _until_put(self) -> None:
-        """The first of those on their way is there."""
-        gathering, info, sessions = await self._putting.popleft()
-        self._rooms.append(gathering.leave())
+    async def _until_put(self, putting: Putting) -> None:
+        info, sessions, written = await putting.until_put()
         self._note(info, sessions)
-        there = self._known.pieces.get(info.name)
-        if there is not None and there.size == info.size:
-            self._progress.reused_segments += 1
-            self._progress.reused_bytes += info.size
-        else:
+        if written:
             self._progress.written_segments += 1
             self._progress.written_bytes += info.size
+        else:
+            self._progress.reused_segments += 1
+            self._progress.reused_bytes += info.size
 
     def _note(self, segment: SegmentInfo, sessions: tuple[Writer, ...]) -> None:
         self._segments.append(segment)

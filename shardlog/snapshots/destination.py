@@ -7,11 +7,13 @@ there at all.  On a file system it is also durable when it returns, which the li
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,7 +27,7 @@ from shardlog.snapshots.failures import (
     ObjectMissing,
     SnapshotFailure,
 )
-from shardlog.snapshots.local_files import LocalFiles
+from shardlog.snapshots.local_files import LocalFile, LocalFiles
 
 RETRIES_MAX = 5
 RETRY_TIMEOUT_S = 30
@@ -102,6 +104,16 @@ class Destination:
                 if new:
                     raise ObjectExists(f"{self.url}/{name} exists") from failure
                 raise
+
+    def begin(self, name: str) -> Begun | None:
+        """An object that is written while it grows; None where it has to be put as a whole.
+
+        It stands beside `name`, and is given its own name when it is finished.
+        """
+        if self._files is None:
+            return None
+        with self._translated(name):
+            return Begun(self._files.begin(name), partial(self._translated, name))
 
     def get(self, name: str) -> bytes:
         import obstore
@@ -193,6 +205,33 @@ class Destination:
         if code is not None and code[1] != "NoSuchKey":
             return DestinationRefused(f"{where}: {_reason(failure)}")
         return ObjectMissing(f"{where} is missing")
+
+
+class Begun:
+    """A file that is not there yet; see `LocalFile`."""
+
+    def __init__(
+        self, file: LocalFile, translated: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._file = file
+        self._translated = translated
+
+    def write(self, data: memoryview, at: int) -> None:
+        """May be called by several threads; fastest for whole pages."""
+        with self._translated():
+            pages = len(data) & -mmap.PAGESIZE
+            if pages:
+                self._file.write_pages(data[:pages], at)
+            if pages < len(data):
+                self._file.write(data[pages:], at + pages)
+
+    def finish(self, name: str) -> None:
+        with self._translated():
+            self._file.finish(name)
+
+    def abandon(self) -> None:
+        with self._translated():
+            self._file.abandon()
 
 
 def _local_directory(url: str) -> Path | None:

@@ -1,18 +1,15 @@
 """Entries become a segment: gathered as they come, described while they pass.
 
 A segment is closed when it has reached its size, so it is one entry longer at most.  Only what the
-entries say decides what stands in it.  Fresh memory costs more than copying into it, so the room
-that a segment is gathered in is used again for a later one.
+entries say decides what stands in it.  What has been gathered never changes, so whoever likes may
+hash and write the rooms that are full while more is added.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from hashlib import sha256
-
-from shardlog.checksum import Buffer
 from shardlog.protocol.entry import Header, Kind
 from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
+from shardlog.snapshots.rooms import ROOM_BYTES, Rooms
 from shardlog.snapshots.segment_bytes import (
     GIVEN_UP,
     HEAD,
@@ -32,27 +29,23 @@ BLOCK_BYTES = 1 << 20
 _DATA = Kind.DATA
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A whole segment; `digest` is the SHA-256 of its bytes, which stand in the room."""
-
-    data: memoryview
-    digest: str
-    index: Index
-
-
 class Gathering:
-    """From the entry at `base` on, which must name `parent`; `room` is used by nobody else."""
+    """From the entry at `base` on, which must name `parent`.
 
-    def __init__(self, base: int, parent: int, room: bytearray | None = None) -> None:
+    Its bytes come out of `taken`, part by part.
+    """
+
+    def __init__(self, base: int, parent: int, rooms: Rooms) -> None:
         self.base = base
         self.parent = parent
         self.end = base
         self._head = parent
-        self._room = bytearray() if room is None else room
-        self._view = memoryview(self._room)
+        self._full: list[memoryview] = []
+        self._rooms = rooms
+        self._room = rooms.take()
+        self._filled = 0  # of that room
         self._size = 0
-        self._write(pack_head(base, parent))
+        self._write(memoryview(pack_head(base, parent)))
         self._entries = self._records = self._compressions = 0
         self._blocks: list[Block] = []
         self._block: _Open | None = None
@@ -62,20 +55,27 @@ class Gathering:
     def __len__(self) -> int:
         return self._size
 
-    def _write(self, data: Buffer) -> None:
-        end = self._size + len(data)
-        if end > len(self._view):
-            self._view.release()
-            self._room.extend(bytes(max(end, 2 * self._size) - len(self._room)))
-            self._view = memoryview(self._room)
-        self._view[self._size : end] = data
-        self._size = end
+    def _write(self, data: memoryview) -> None:
+        self._size += len(data)
+        while data:
+            if self._filled == ROOM_BYTES:
+                self._full.append(self._room)
+                self._room, self._filled = self._rooms.take(), 0
+            most = min(len(data), ROOM_BYTES - self._filled)
+            self._room[self._filled : self._filled + most] = data[:most]
+            self._filled += most
+            data = data[most:]
 
     @property
     def is_empty(self) -> bool:
         return self.end == self.base
 
-    def add(self, header: Header, raw: Buffer) -> None:
+    def taken(self) -> list[memoryview]:
+        """Whole rooms that have become full since; when it is made, the rest too."""
+        taken, self._full = self._full, []
+        return taken
+
+    def add(self, header: Header, raw: memoryview) -> None:
         """`raw` is the header and the body as they stand, verified."""
         assert header.base == self.end, f"{header.id} does not continue at {self.end}"
         block = self._block
@@ -108,8 +108,8 @@ class Gathering:
         self._blocks.append(block.closed(self._size))
         self._block = None
 
-    def made(self) -> Made:
-        """The segment.  Nothing can be added afterwards."""
+    def made(self) -> Index:
+        """All that stands in the segment but its entries.  Nothing can be added afterwards."""
         if self._block is not None:
             self._close_block(self._block)
         assert self._blocks and self._size > HEAD.size, "a segment has entries"
@@ -118,14 +118,9 @@ class Gathering:
             tuple(self._blocks), tuple(self._spans),
             tuple(self._sessions[each] for each in sorted(self._sessions)), self._compressions,
         )  # fmt: skip
-        self._write(pack_tail(index))
-        data = self._view[: self._size]
-        return Made(data, sha256(data).hexdigest(), index)
-
-    def leave(self) -> bytearray:
-        """The room, for another; what was made of it must not be used any more."""
-        self._view.release()
-        return self._room
+        self._write(memoryview(pack_tail(index)))
+        self._full.append(self._room[: self._filled])
+        return index
 
 
 class _Open:
@@ -155,7 +150,7 @@ class _Open:
         )  # fmt: skip
 
 
-def _looked_into(raw: Buffer) -> tuple[int, int]:
+def _looked_into(raw: memoryview) -> tuple[int, int]:
     """How a body is compressed, and whether its records may have times of their own."""
     start = ENTRY_HEADER_BYTES
     if len(raw) < start + PREFIX.size + BATCH_HEAD.size:

@@ -187,13 +187,23 @@ class Decoder:
         length: int = _unpack_head(self._partial)[0]
         return HEAD_BYTES + length
 
-    def give_up(self) -> bytearray:
-        """What has come of that frame, for somebody else to go on with."""
-        partial, self._partial = self._partial, bytearray()
-        return partial
+    def total_of(self, data: memoryview) -> int:
+        """All bytes of the frame that begins with `data`, if that is the next; 0 if none does."""
+        if self._partial or self._failure is not None or len(data) < HEAD_BYTES:
+            return 0
+        length: int
+        length, kind, flags, _ = _unpack_head(data)
+        if not _SHORTEST[kind] <= length <= self._longest[kind] or flags & _OTHER_FLAGS[kind]:
+            return 0
+        return HEAD_BYTES + length
+
+    @property
+    def partial(self) -> bytearray:
+        """What has come of that frame; who goes on with it says `forget`."""
+        return self._partial
 
     def forget(self) -> None:
-        """What is not whole yet never will be."""
+        """What is not whole yet never will be here."""
         self._partial = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:

@@ -7,6 +7,8 @@ up, and a reader of a long log, move each byte once.
 
 For that, room is reserved for bytes that have not come.  It is never more than a few times what
 has; one who has to count every byte of strangers is asked first, and told of all that is set aside.
+Fresh memory costs more than reading into it, so a few rooms are used again: as long as anybody
+looks at a frame Python refuses to resize its room, and that is asked before.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from shardlog.transport.frames import HEAD, HEAD_BYTES, Decoder, Frame
 
 READ_BYTES = 256 << 10
 RESERVED_AFTER_BYTES = 16 << 10
-RESERVED_TIMES = 8
+RESERVED_TIMES = 16
 """Room is reserved for a frame of which at least one in so many bytes is here."""
+SPARES_MAX = 4
+SPARE_BYTES_MAX = 4 << 20
+"""So many rooms are kept for the next frames, and none that is longer."""
 
 
 class _Scratch(local):
@@ -27,6 +32,34 @@ class _Scratch(local):
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(READ_BYTES))
+        self.spares = Spares()
+
+
+class Spares:
+    """Rooms of frames that came before, latest last."""
+
+    __slots__ = ("_rooms",)
+
+    def __init__(self) -> None:
+        self._rooms: list[bytearray] = []
+
+    def keep(self, room: bytearray) -> None:
+        """It may still be looked at."""
+        if len(room) <= SPARE_BYTES_MAX:
+            del self._rooms[: 1 - SPARES_MAX]
+            self._rooms.append(room)
+
+    def take(self, size: int) -> bytearray:
+        """A room that nobody looks at; what stands in it may be anything."""
+        for at, room in enumerate(self._rooms):
+            try:
+                room.append(0)
+            except BufferError:
+                continue
+            del self._rooms[at], room[size:]
+            room += bytes(size - len(room))
+            return room
+        return bytearray(size)
 
 
 _scratch = _Scratch()
@@ -35,13 +68,14 @@ _scratch = _Scratch()
 class Inlet:
     """`room` for the next bytes, and what they came to: `taken`.  For one thread."""
 
-    __slots__ = ("_decoder", "_filled", "_frame", "_scratch", "may_reserve")
+    __slots__ = ("_decoder", "_filled", "_frame", "_scratch", "_spares", "may_reserve")
 
     def __init__(self, frame_bytes_max: int) -> None:
         # Asked before so many bytes are set aside.
         self.may_reserve: Callable[[int], bool] = bool
         self._decoder = Decoder(frame_bytes_max)
         self._scratch = _scratch.view
+        self._spares = _scratch.spares
         # A frame of which everything up to `_filled` is here.
         self._frame: bytearray | None = None
         self._filled = 0
@@ -68,21 +102,28 @@ class Inlet:
     def taken(self, size: int) -> list[Frame]:
         """The frames that are whole now that so many bytes are in the `room`."""
         if self._frame is None:
-            frames = self._decoder.feed(bytes(self._scratch[:size]))
-            if self._decoder.waiting_bytes >= RESERVED_AFTER_BYTES:
-                self._reserve()
+            data = self._scratch[:size]
+            decoder = self._decoder
+            if size >= RESERVED_AFTER_BYTES and self._begins(data, decoder.total_of(data)):
+                return []
+            frames = decoder.feed(bytes(data))
+            have = decoder.partial
+            if len(have) >= RESERVED_AFTER_BYTES and self._begins(have, decoder.awaited_bytes):
+                decoder.forget()
             return frames
         self._filled += size
         if self._filled < len(self._frame):
             return []
         whole, self._frame = self._frame, None
+        self._spares.keep(whole)
         _, kind, flags, channel = HEAD.unpack_from(whole)
         return [Frame(kind, flags, channel, memoryview(whole)[HEAD_BYTES:])]
 
-    def _reserve(self) -> None:
-        have = self._decoder.waiting_bytes
-        total = self._decoder.awaited_bytes
-        if have < total <= RESERVED_TIMES * have and self.may_reserve(total):
-            frame = bytearray(total)
-            frame[:have] = self._decoder.give_up()
-            self._frame, self._filled = frame, have
+    def _begins(self, have: bytearray | memoryview, total: int) -> bool:
+        """Whether room was reserved for a frame of which this is here."""
+        size = len(have)
+        if not size < total <= RESERVED_TIMES * size or not self.may_reserve(total):
+            return False
+        self._frame, self._filled = self._spares.take(total), size
+        self._frame[:size] = have
+        return True

@@ -234,6 +234,19 @@ def test_reads_that_are_not_taken_are_bounded(tmp_path: Path):
         assert refused == {9, 10}
 
 
+def test_whoever_reads_raw_may_ask_for_more_up_to_a_bound(tmp_path: Path):
+    @story(tmp_path, limits=PlaneLimits(read_bytes_max=10_000, tail_bytes_max=20_000))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for request in range(1, 9):
+            assert isinstance(await client.ask(append(session, request, bytes(4_000))), Appended)
+        for nonce, bytes_max, count in ((20, 0, 2), (21, 10_000, 2), (22, 1 << 20, 4)):
+            client.connection.send(encode_read(1, nonce, 3, 64, bytes_max, tail=True))
+            answer = to_message(await client.next())
+            assert isinstance(answer, ReadResult)
+            assert len(answer.entries) == count
+
+
 def test_an_answer_to_a_confirmed_read_is_bounded(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:

@@ -1,6 +1,8 @@
 """A snapshot is a cut of the log, whatever goes on meanwhile, and copies nothing twice."""
 
 import asyncio
+import errno
+import os
 from functools import partial
 from pathlib import Path
 
@@ -10,8 +12,9 @@ from client.cluster import SHARD, Story, story, until
 from shardlog.client.failures import InvalidArgument, NoSuchShard
 from shardlog.protocol.coordination import Promote, TrimShard
 from shardlog.snapshots.creating import Progress, create
-from shardlog.snapshots.failures import NotPossible
+from shardlog.snapshots.failures import DestinationUnavailable, NotPossible
 from shardlog.snapshots.reading import Wanted
+from shardlog.snapshots.rooms import ROOM_BYTES
 from snapshots.logs import SEGMENT_BYTES, archive_at, assert_sound, fill, log_of, records_of
 
 
@@ -224,3 +227,71 @@ def test_a_log_that_was_trimmed(tmp_path: Path):
         made = await create(s.client, alone, segment_bytes=SEGMENT_BYTES)
         assert made.first == replica.log.first
         assert_sound(alone, made)
+
+
+def test_long_segments_are_written_while_they_are_gathered(tmp_path: Path, place: str):
+    """Longer than a room, and the next time, compared with what is there, not at all."""
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD) as producer:
+            await producer.append_many([os.urandom(1000) for _ in range(6000)])
+        archive = archive_at(place)
+        one = await create(s.client, archive, segment_bytes=ROOM_BYTES + ROOM_BYTES // 2)
+        assert [segment.size > ROOM_BYTES for segment in one.segments] == [True, True]
+        assert_sound(archive, one)
+        assert records_of(archive, one) == await log_of(s.client)
+        same = Progress()
+        two = await create(
+            s.client, archive, node="a", segment_bytes=ROOM_BYTES + ROOM_BYTES // 2, progress=same
+        )
+        assert two.segments == one.segments
+        assert (same.written_bytes, same.reused_bytes) == (0, one.size)
+        gone = one.segments[0]
+        archive.destination.delete(archive.segment_path(gone.name))
+        again = Progress()
+        await create(s.client, archive, node="a", progress=again)
+        assert again.written_bytes == gone.size
+        assert_sound(archive, one)
+
+
+def test_a_full_disk_leaves_nothing_unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(fd: int, data: memoryview, at: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 100)
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        with monkeypatch.context() as patched:
+            patched.setattr("shardlog.snapshots.local_files.os.pwrite", full)
+            with pytest.raises(DestinationUnavailable, match="space"):
+                await create(s.client, archive, segment_bytes=SEGMENT_BYTES)
+        assert archive.ids() == []
+        assert [each for each in tmp_path.glob("snapshots/**/*") if each.is_file()] == []
+        assert_sound(archive, await create(s.client, archive, segment_bytes=SEGMENT_BYTES))
+
+
+def test_one_that_is_cancelled_leaves_nothing_unfinished(tmp_path: Path):
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 300)
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        halfway = asyncio.Event()
+
+        def looked(it: Progress) -> None:
+            if it.at > it.end // 3:
+                halfway.set()
+
+        creating = asyncio.create_task(
+            create(
+                s.client, archive, segment_bytes=SEGMENT_BYTES, progress=Progress(on_change=looked)
+            )
+        )
+        await halfway.wait()
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        left = [each.name for each in tmp_path.glob("snapshots/*/segments/*")]
+        assert [name for name in left if "#" in name] == []
+        assert_sound(archive, await create(s.client, archive, segment_bytes=SEGMENT_BYTES))

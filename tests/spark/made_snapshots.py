@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from shardlog.checksum import seal, seal_body
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Header, Kind, marker, sealed
@@ -11,6 +12,7 @@ from shardlog.snapshots.archive import Archive, segment_name
 from shardlog.snapshots.destination import Destination
 from shardlog.snapshots.gathering import Gathering
 from shardlog.snapshots.manifest import Manifest, SegmentInfo, history_of
+from shardlog.snapshots.rooms import Rooms
 from shardlog.transport.batch import BatchBuilder
 
 MADE_MS = 1_700_000_000_000
@@ -30,7 +32,7 @@ class Made:
         self.shard = shard
         self._parent = GENESIS_CHECKSUM
         self._base = 0
-        self._gathering = Gathering(0, GENESIS_CHECKSUM)
+        self._gathering = Gathering(0, GENESIS_CHECKSUM, Rooms())
 
     def append(self, request: int, values: Sequence[bytes]) -> Made:
         body = body_of(values)
@@ -53,10 +55,12 @@ class Made:
 
     def put(self, url: str, id_: str, node: str | None = None) -> Manifest:
         archive = Archive(Destination(url, make=True), self.shard)
-        made = self._gathering.made()
-        name = segment_name(made.index.base, made.index.end, made.digest)
-        archive.destination.put(archive.segment_path(name), made.data)
-        segments = (SegmentInfo.of(name, len(made.data), made.digest, made.index),)
+        index = self._gathering.made()
+        data = b"".join(self._gathering.taken())
+        digest = sha256(data).hexdigest()
+        name = segment_name(index.base, index.end, digest)
+        archive.destination.put(archive.segment_path(name), data)
+        segments = (SegmentInfo.of(name, len(data), digest, index),)
         manifest = Manifest(
             id_, self.shard, node, MADE_MS, 0, self._base, self._base, history_of(segments), (),
             segments,

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from shardlog.transport import frames
 from shardlog.transport.failures import FrameTooLarge, MalformedFrame
 from shardlog.transport.frames import HEAD_BYTES, Decoder, Frame, FrameType
-from shardlog.transport.inlet import READ_BYTES, RESERVED_AFTER_BYTES, RESERVED_TIMES, Inlet
+from shardlog.transport.inlet import (
+    READ_BYTES,
+    RESERVED_AFTER_BYTES,
+    RESERVED_TIMES,
+    SPARES_MAX,
+    Inlet,
+)
 
 LENGTHS = (0, 1, 300, RESERVED_AFTER_BYTES, 100_000, 3 * READ_BYTES)
 REST = 1 << 20
@@ -72,6 +78,25 @@ def test_a_long_frame_is_read_to_where_it_will_stand():
     assert frame.payload.obj is room.obj
 
 
+def test_a_room_is_used_again_once_nobody_looks_at_its_frame():
+    inlet, rooms = Inlet(REST), set()
+    for fill in range(8):
+        length = 4 * RESERVED_AFTER_BYTES + 100 * (fill % 3)
+        (frame,) = put(inlet, message(length, fill))
+        assert bytes(frame.payload) == bytes([fill]) * length
+        rooms.add(id(frame.payload.obj))
+        del frame
+    assert len(rooms) < 8
+
+
+def test_a_frame_that_is_looked_at_stays_as_it_is():
+    inlet = Inlet(REST)
+    kept = [
+        put(inlet, message(3 * READ_BYTES, fill))[0].payload[-5:] for fill in range(3 * SPARES_MAX)
+    ]
+    assert [bytes(each) for each in kept] == [bytes([fill]) * 5 for fill in range(len(kept))]
+
+
 def test_no_room_for_much_more_than_has_come():
     inlet = Inlet(REST)
     data = message(RESERVED_TIMES * RESERVED_AFTER_BYTES)
@@ -91,7 +116,7 @@ def test_none_without_leave():
 
     inlet.may_reserve = refused
     put(inlet, message(100_000)[:60_000])
-    assert asked == [100_000 + HEAD_BYTES]
+    assert set(asked) == {100_000 + HEAD_BYTES}
     assert len(inlet.room()) == READ_BYTES
     assert inlet.waiting_bytes == 60_000
 

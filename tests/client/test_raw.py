@@ -1,0 +1,24 @@
+"""Whoever copies a log asks for more at once while answers come quickly."""
+
+from pathlib import Path
+
+from client.cluster import SHARD, Story, story
+from shardlog.client.limits import ClientLimits
+
+PATIENT = ClientLimits(attempt_ms=600_000, read_bytes=4_000, long_read_bytes=12_000)
+
+
+def test_after_a_quick_answer_more_is_asked_for(tmp_path: Path):
+    @story(tmp_path, names="a", client_limits=PATIENT)
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, batch_bytes=1_000) as producer:
+            for number in range(60):
+                await producer.append(b"%04d" % number + bytes(800))
+        end = await s.client.end(SHARD)
+        reader = s.client.raw(SHARD)
+        sizes = [
+            sum(len(entry.raw) for entry in entries) async for entries in reader.entries(0, end)
+        ]
+        assert sizes[0] <= 4_000
+        assert max(sizes[1:]) > 8_000
+        assert all(size <= 12_000 for size in sizes)
