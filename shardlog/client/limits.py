@@ -19,8 +19,8 @@ class ClientLimits:
     A request that has been unanswered for `attempt_ms` makes the client ask who leads now.  A node
     that has said nothing for `silence_ms` is taken for lost.  On one connection `reads_max` reads
     may wait for an answer, and besides `tails_max` tails, which may have to wait for somebody to
-    append.  `read_bytes` is asked for at once, or `long_read_bytes` by those who copy a log, while
-    answers come quickly; a reader holds up to `prefetch_bytes_max` and one answer more.
+    append.  `read_bytes` is asked for at once, or `long_read_bytes` while answers are
+    long and come quickly; a reader holds up to `prefetch_bytes_max` and one answer more.
     """
 
     deadline_ms: int = 30_000

@@ -28,6 +28,7 @@ from shardlog.client.link import Channel
 from shardlog.client.links import Links
 from shardlog.client.lookup import Lookup
 from shardlog.client.patience import Deadline
+from shardlog.client.portion import Portion
 from shardlog.client.reading import VERIFIED_READS_MAX
 from shardlog.client.route import Route
 from shardlog.client.verification import Continuity, Mismatch
@@ -36,8 +37,6 @@ from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
 from shardlog.transport.frames import FIXED, Frame, FrameType, encode_read
 
 _RESULT = FIXED[FrameType.READ_RESULT]
-QUICK_TIMES = 10
-"""An answer is quick that could come so often before one would doubt that it comes."""
 
 
 class RawEntry(NamedTuple):
@@ -92,7 +91,7 @@ class RawReader:
         self._lookup = Lookup(exchange)
         self._deadline_ms = deadline_ms
         self._own = own
-        self._read_bytes = exchange.limits.read_bytes
+        self._portion = Portion(exchange.limits)
 
     async def end(self) -> int:
         """Where what is committed ends: by a quorum's word, or as far as the node knows."""
@@ -167,16 +166,14 @@ class RawReader:
             encode_read,
             start=start,
             entries_max=limits.read_entries_max,
-            bytes_max=self._read_bytes,
+            bytes_max=self._portion.bytes,
             tail=not self._own,
             own=self._own,
         )
         what = f"reading {self.shard!r} at {start}"
         begun = self._now()
         frame = await self._exchange.ask(what, request, self._deadline(), limits.tail_wait_ms)
-        took_ms = 1000 * (self._now() - begun)
-        is_quick = QUICK_TIMES * took_ms < limits.attempt_ms
-        self._read_bytes = limits.long_read_bytes if is_quick else limits.read_bytes
+        self._portion.answered(1000 * (self._now() - begun), len(frame.payload))
         return frame
 
     def _deadline(self) -> Deadline:

@@ -26,6 +26,7 @@ from shardlog.client.failures import (
 )
 from shardlog.client.lookup import Lookup
 from shardlog.client.patience import Deadline
+from shardlog.client.portion import Portion
 from shardlog.client.records import EntryBatch, FirstKept, LogEnd, Record, Start, Timestamp
 from shardlog.client.verification import Continuity, Fetched, Lost, Mismatch
 from shardlog.transport.batch import Batch
@@ -71,6 +72,7 @@ class EntryStream:
         self._from_first_kept = from_first_kept
         self._running = running
         self._at = Continuity(0)
+        self._portion = Portion(exchange.limits)
         self._ready: deque[Fetched] = deque()
         self._ready_bytes = 0
         self._news = asyncio.Event()
@@ -224,11 +226,15 @@ class EntryStream:
             encode_read,
             start=start,
             entries_max=limits.read_entries_max,
-            bytes_max=limits.read_bytes,
+            bytes_max=self._portion.bytes,
             tail=True,
         )
         what = f"reading {self.shard!r} at {start}"
-        return await self._exchange.ask(what, request, self._deadline(), limits.tail_wait_ms)
+        now = asyncio.get_running_loop().time
+        begun = now()
+        frame = await self._exchange.ask(what, request, self._deadline(), limits.tail_wait_ms)
+        self._portion.answered(1000 * (now() - begun), len(frame.payload))
+        return frame
 
     def _deadline(self) -> Deadline:
         return Deadline(self._deadline_ms, asyncio.get_running_loop().time)

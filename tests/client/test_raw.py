@@ -1,4 +1,4 @@
-"""Whoever copies a log asks for more at once while answers come quickly."""
+"""Whoever copies a log is answered in full, and asks for more at once."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ from shardlog.protocol.messages import Append, Appended
 from shardlog.transport.batch import BatchBuilder
 from shardlog_node.data_plane import PlaneLimits
 
-SMALL_READS = ClientLimits(read_bytes=4_000, prefetch_bytes_max=10_000)
+SMALL_READS = ClientLimits(read_bytes=4_000, long_read_bytes=4_000, prefetch_bytes_max=10_000)
 
 
 async def fill(s: Story, count: int, batch_bytes: int = 100) -> list[int]:
