@@ -87,7 +87,7 @@ class RealFile:
         return self._path
 
     def fileno(self) -> int:
-        """For `sendfile`, which goes around this class."""
+        """For whoever wraps it."""
         return self._fd
 
     def size(self) -> int:
