@@ -26,7 +26,7 @@ from shardlog.protocol.messages import (
     Registered,
 )
 from shardlog.transport.connection import Connection, Receiver, State
-from shardlog.transport.entries import join_entries
+from shardlog.transport.entries import fills, join_entries
 from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
 from shardlog.transport.frame_messages import encode_refused
 from shardlog.transport.frames import (
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 READ_ENTRIES_MAX = 1024
 COPIED_BELOW_BYTES = 16 << 10
+APPEND_COST_BYTES = 1 << 10
+"""What an append takes besides its bytes, on its way: many small ones are much memory as well."""
 
 # To look up a member of an enumeration takes as long as a call, and every append asks for these.
 _APPEND_TYPE = int(FrameType.APPEND)
@@ -137,15 +139,16 @@ class ClientChannel:
             if refusal is not None:
                 self.refuse(session, request, refusal)
                 return
-            self.unanswered[key] = size
-            self.port.connection.hold(size)
+            held = size + APPEND_COST_BYTES
+            self.unanswered[key] = held
+            self.port.connection.hold(held)
         self._ask(Append(session, request, count, _body(payload), body_checksum))
 
     def _refusal_of(self, size: int) -> Refusal | None:
         plane = self.plane
         if size > plane.limits.entry_bytes_max:
             return Illegal(f"a batch of {size} bytes, more than {plane.limits.entry_bytes_max}")
-        if not plane.budget.take(size):
+        if not plane.budget.take(size + APPEND_COST_BYTES):
             return Overloaded(plane.budget.bytes)
         return None
 
@@ -407,9 +410,9 @@ class ClientPort(Receiver):
 
 
 def _body(payload: memoryview) -> Body:
-    """Not copied if it is long, and most of what it would keep alive."""
+    """Not copied if it is long, and nearly all of what it would keep alive."""
     body = payload[_APPEND_BYTES:]
-    if len(body) < COPIED_BELOW_BYTES or 2 * len(body) < memoryview(payload.obj).nbytes:
+    if len(body) < COPIED_BELOW_BYTES or not fills(body):
         return bytes(body)
     return body
 

@@ -32,6 +32,8 @@ from shardlog_node.tailing import Tails
 
 TICK_MS = 100
 PING_TICKS = 10
+DELIVERED_MAX = 1024
+"""To one replica in one step."""
 
 OnPong = Callable[[str, int, int, int], None]
 """(node, sent and received by our loop's clock in ns, the other side's clock in ns)"""
@@ -199,7 +201,14 @@ class DataPlane:
             known.append(envelope)
 
     def _deliver(self) -> None:
+        """What one step makes of many is much more than they are, so the rest waits for a turn."""
         gathered, self._gathered = self._gathered, {}
+        for shard, envelopes in gathered.items():
+            if len(envelopes) > DELIVERED_MAX:
+                self._gathered[shard] = envelopes[DELIVERED_MAX:]
+                del envelopes[DELIVERED_MAX:]
+        if self._gathered:
+            asyncio.get_running_loop().call_soon(self._deliver)
         for shard, envelopes in gathered.items():
             self.host.receive_all(shard, envelopes)
 

@@ -14,7 +14,10 @@ KEPT_BYTES_MAX = 64 << 20
 PIECE_BYTES_MAX = 8 << 20
 """Longer ones have their own memory, which goes when they do."""
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+ARENAS_MAX = 2
+"""Heaps of which each keeps as much: one for the loop, one for all other threads."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def keep_freed() -> bool:
@@ -22,5 +25,9 @@ def keep_freed() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    trimmed = mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
-    return bool(trimmed and mallopt(_M_MMAP_THRESHOLD, PIECE_BYTES_MAX))
+    asked = (
+        (_M_ARENA_MAX, ARENAS_MAX),
+        (_M_TRIM_THRESHOLD, KEPT_BYTES_MAX),
+        (_M_MMAP_THRESHOLD, PIECE_BYTES_MAX),
+    )
+    return all(mallopt(what, value) for what, value in asked)

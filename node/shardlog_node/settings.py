@@ -78,7 +78,7 @@ class NodeSettings(ProcessSettings):
     )
     node_inflight_bytes_max: Bytes = Field(
         default=ByteSize(64 << 20),
-        description="of all clients together: beyond it appends are refused; "
+        description="of all clients together, 1 KiB for an append besides its bytes: beyond it they are refused; "
         "half of it for answers to reads, half for frames that are not whole",
     )
     entry_bytes_max: Bytes = Field(

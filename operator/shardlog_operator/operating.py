@@ -138,11 +138,10 @@ class Operating:
         return self._clock_s() - since_s if since_s is not None else 0.0
 
     def _aborted(self, asked: OperationSpec) -> bool:
-        """An Abort is Running before it gives anything up; clocks of operators may differ."""
+        """Whatever became of the Abort: between two tries of a swap it finds nothing to give up."""
         return asked.started and any(
             each.operation is Operation.ABORT
             and each.shard == asked.shard
-            and each.started
             and each.created >= asked.created
             for each in self._watched.specs()
         )

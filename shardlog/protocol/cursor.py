@@ -177,11 +177,6 @@ class Cursor:
         under_way = self.flight_entries
         room = min(limits.batch_entries_max, limits.inflight_entries_max - under_way)
         room_bytes = min(limits.batch_bytes_max, limits.inflight_bytes_max - self.flight_bytes)
-        if room <= 0 or (room_bytes <= 0 and under_way):
-            return []
-        short = room < limits.batch_entries_max or room_bytes < limits.batch_bytes_max
-        if short and under_way and self.next < log.kept_from:
-            return []  # it would be written and synced by itself, and there is much more to come
         left_bytes = limits.batch_bytes_max
         if feed_bytes is not None and self._is_far_behind(log, limits, commit):
             self.fed = True
@@ -189,6 +184,11 @@ class Cursor:
             self.starved = left_bytes <= 0
             if self.starved:
                 return []
+        if room <= 0 or (room_bytes <= 0 and under_way):
+            return []
+        short = room < limits.batch_entries_max or room_bytes < limits.batch_bytes_max
+        if short and under_way and self.next < log.kept_from:
+            return []  # it would be written and synced by itself, and there is much more to come
         if self.next < log.kept_from and self.typical_bytes:
             # Headers at rest are dear, so no more are asked for than are likely to be sent.
             likely = min(room_bytes, left_bytes) // self.typical_bytes + 1

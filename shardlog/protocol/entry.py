@@ -107,7 +107,7 @@ class EntryRun(tuple[Entry, ...]):
     Whoever passes them on as they are has no need to put them together again.
     """
 
-    raw: Body
+    raw: Body = b""
 
 
 Seal = Callable[[int, int, int, int, int, int, int, int, int], int]

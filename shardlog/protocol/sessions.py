@@ -85,7 +85,7 @@ class SessionTable:
                     known.last, known.used = header.request, base
                     known.replies.append(base)
                     if len(known.replies) > most:
-                        del known.replies[0]
+                        del known.replies[:-most]
             elif kind is Kind.REGISTER:
                 self._register(base)
             elif kind is Kind.LOST:

@@ -93,13 +93,14 @@ class LocalFile:
     def write_pages(self, data: memoryview, at: int) -> None:
         """Whole pages, as they stand in memory and as they shall stand in the file."""
         assert not (at | len(data)) % mmap.PAGESIZE, "a part of a page"
+        written = 0
         with self._used() as fds:
             try:
-                written = os.pwrite(fds[-1], data, at)
+                if len(fds) > 1:
+                    written = os.pwrite(fds[1], data, at)
             except OSError as failure:
-                if failure.errno != errno.EINVAL:
+                if failure.errno != errno.EINVAL:  # it wants more than pages
                     raise
-                written = 0  # it wants more than pages
             _write(fds[0], data[written:], at + written)
 
     def finish(self, name: str, *, new: bool = False) -> None:

@@ -147,8 +147,19 @@ class Putting:
         file = None
         if not maybe_there:
             beside = self._archive.segment_path(f"{base:020d}")
-            file = await asyncio.to_thread(self._archive.destination.begin, beside)
+            file = await self._begun(beside)
         return Passage(self._works, Gathering(base, parent, self._works.rooms), file)
+
+    async def _begun(self, path: str) -> Begun | None:
+        """A file that is made for nobody, because he was cancelled meanwhile, is gone again."""
+        making = asyncio.ensure_future(asyncio.to_thread(self._archive.destination.begin, path))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            file = await making
+            if file is not None:
+                await asyncio.to_thread(file.abandon)
+            raise
 
     def finish(self, passage: Passage) -> None:
         """No more is added to it."""
@@ -161,10 +172,15 @@ class Putting:
             await passage.leave()
 
     async def until_put(self) -> Put:
-        """The first of those on their way is there."""
-        return await self._underway.popleft()
+        """The first of those on their way is there.  It goes its way, whoever waits for it."""
+        first = self._underway[0]
+        try:
+            return await asyncio.shield(first)
+        finally:
+            if first.done():
+                self._underway.popleft()
 
     async def close(self) -> None:
         """Nothing is on its way any more."""
         await asyncio.gather(*self._underway, return_exceptions=True)
-        self._works.close()
+        await asyncio.to_thread(self._works.close)

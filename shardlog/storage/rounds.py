@@ -12,6 +12,7 @@ from shardlog.storage.files import Buffer, File
 from shardlog.storage.handles import Handles
 from shardlog.storage.layout import (
     ENTRY_HEADER_BYTES,
+    SLOT_BYTES,
     Context,
     Slot,
     join_slot,
@@ -108,8 +109,10 @@ class Round:
     pinned: dict[str, File] = field(default_factory=dict)
 
     @property
-    def entry_bytes(self) -> int:
-        return self.group.after - self.group.position if self.group else 0
+    def bytes(self) -> int:
+        """What is written, but for what `alone` does."""
+        slots = len(self.slotted.slots) * SLOT_BYTES if self.slotted else 0
+        return slots + (self.group.after - self.group.position if self.group else 0)
 
     def write(self) -> None:
         """Into the page cache; the files stay open until `release`."""

@@ -364,9 +364,13 @@ class Segments:
         return Raw(segment.path, run.position, length, run.first, run.end, count)
 
     def is_recent(self, offset: int) -> bool:
-        """Whether it stands where entries were written lately, so that slots are in memory."""
+        """Whether it stands where entries were written lately, so that slots are in memory.
+
+        A segment that nobody has looked into since the start was not.
+        """
         recent = self.items[-RECENT_SEGMENTS:]
-        return bool(recent) and recent[0].first <= offset
+        segment = self.holding(offset) if recent and recent[0].first <= offset else None
+        return segment is not None and segment.count >= 0
 
     # --- placing ---------------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ class Volume:
 
     def _begin_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """In the turn after the next: what this one has to send leaves before the disk is asked."""
-        loop.call_soon(loop.call_soon, self._begin)
+        loop.call_soon(lambda: loop.call_soon(self._begin))
 
     async def run(self) -> None:
         """Perform batch after batch, until cancelled; the one under way is finished first."""
@@ -244,21 +244,27 @@ class Volume:
             await self._performer.stop()
             self.close()
 
-    def _begin(self) -> None:
-        """The next batch, if there is one."""
-        if self._loop is None:
+    def _begin(self, at_once: bool = True) -> None:
+        """The next batch, if there is one; on the loop only when nothing has to be sent before."""
+        loop = self._loop
+        if loop is None:
             return
         batch = self._taken()
         self._busy = bool(batch)
         if len(batch) == 1 and self._promptness.prompt and self._is_small(batch[0][1]):
-            self._perform_here(self._loop, batch)
+            if at_once:
+                self._perform_here(batch)
+            else:
+                loop.call_soon(lambda: loop.call_soon(self._perform_here, batch))
         elif batch:
             self._performer.put(batch)
 
     def _is_small(self, round_: Round) -> bool:
-        return round_.alone is None and round_.entry_bytes <= self.limits.on_loop_bytes_max
+        return round_.alone is None and round_.bytes <= self.limits.on_loop_bytes_max
 
-    def _perform_here(self, loop: asyncio.AbstractEventLoop, batch: Batch) -> None:
+    def _perform_here(self, batch: Batch) -> None:
+        if self._loop is None:
+            return
         try:
             self._settle(self._perform(batch))
         except Exception as failure:
@@ -266,7 +272,7 @@ class Volume:
             return
         self._busy = bool(self._woken)
         if self._busy:
-            self._begin_soon(loop)
+            self._begin_soon(self._loop)
 
     def _performed(self, done: list[Done] | BaseException) -> None:
         """On the loop: whatever gathered meanwhile is the next batch."""
@@ -278,7 +284,7 @@ class Volume:
         except Exception as failure:
             self._give_up(failure)
             return
-        self._begin()
+        self._begin(at_once=False)
 
     def _give_up(self, failure: BaseException) -> None:
         """Nobody knows what became of the others: the volume is not run any further."""

@@ -31,15 +31,20 @@ def split_entries(raw: memoryview) -> list[tuple[Header, memoryview]]:
     return found
 
 
+def fills(view: memoryview) -> bool:
+    """Whether it is seven eighths of what it keeps alive, or more."""
+    return 8 * len(view) >= 7 * memoryview(view.obj).nbytes
+
+
 def whole_entries(raw: memoryview, count: int) -> tuple[Entry, ...]:
     """The `count` entries.
 
-    They are views of what came, unless most of that is something else, which they would keep alive.
+    They are views of what came, if they are nearly all of it: they keep it alive.
     """
     found = split_entries(raw)
     if len(found) != count:
         raise MalformedFrame(f"{len(found)} entries where {count} are announced")
-    if 2 * len(raw) < memoryview(raw.obj).nbytes:
+    if not fills(raw):
         return tuple([entry_of((header, bytes(body))) for header, body in found])
     run = EntryRun(map(entry_of, found))
     run.raw = raw

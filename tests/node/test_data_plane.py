@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from shardlog.protocol.messages import (
     Append,
     Appended,
     ClientRefused,
+    Envelope,
     Read,
     ReadResult,
     Register,
@@ -42,7 +44,10 @@ from shardlog.transport.frames import (
     encode_locate,
     encode_read,
 )
+from shardlog_node import data_plane
+from shardlog_node.clients import APPEND_COST_BYTES
 from shardlog_node.data_plane import PlaneLimits
+from shardlog_node.host import NodeHost
 
 
 def append(session: int, request: int, body: bytes) -> Append:
@@ -120,10 +125,15 @@ def test_recent_records_are_read_from_memory_and_others_in_a_thread(
         session = await session_of(client)
         client.send(append(session, 1, b"record"))
         await client.next()
+        store = cluster.nodes[leader].replicas["orders"].store
+        while store.durable_end < session + 2:  # two others may have committed it
+            await asyncio.sleep(0.001)
+        known = store.read_cached(session + 1, session + 2, 1000) is not None
+        assert known or not cached, "this file system does not tell what is in memory"
         threads.clear()
         (entry,) = (await tail(client, session + 1)).entries
         assert bytes(entry.body) == b"record"
-        assert any(name.startswith("reads") for name in threads) is not cached
+        assert any(name.startswith("reads") for name in threads) is not known
 
 
 def test_a_tail_waits_for_what_comes_and_is_told_when_nothing_does(tmp_path: Path):
@@ -195,17 +205,43 @@ def test_a_batch_over_the_limit_and_one_that_was_damaged_are_refused(tmp_path: P
         assert cluster.planes[leader].budget.bytes == 0
 
 
-def test_bytes_under_way_in_the_node_are_bounded(tmp_path: Path):
-    @story(tmp_path, limits=PlaneLimits(inflight_bytes_max=5000))
+@pytest.mark.parametrize("size", [1000, 1])
+def test_bytes_under_way_in_the_node_are_bounded(tmp_path: Path, size: int):
+    most = 5 * (size + APPEND_COST_BYTES)
+
+    @story(tmp_path, limits=PlaneLimits(inflight_bytes_max=most))
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 11):
-            client.send(append(session, request, bytes(1000)))
+            client.send(append(session, request, bytes(size)))
         answers = [to_message(await client.next()) for _ in range(10)]
         refusals = [each.refusal for each in answers if isinstance(each, ClientRefused)]
-        assert refusals == [Overloaded(5000)] * 5
+        assert refusals == [Overloaded(most)] * 5
         assert sum(isinstance(each, Appended) for each in answers) == 5
         assert cluster.planes[leader].budget.bytes == 0
+
+
+def test_what_comes_at_once_is_given_to_a_replica_in_parts_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(data_plane, "DELIVERED_MAX", 3)
+    sizes: list[int] = []
+    receive_all = NodeHost.receive_all
+
+    def noted(host: NodeHost, shard: str, envelopes: Sequence[Envelope]) -> None:
+        sizes.append(len(envelopes))
+        receive_all(host, shard, envelopes)
+
+    monkeypatch.setattr(NodeHost, "receive_all", noted)
+
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for request in range(1, 21):
+            client.send(append(session, request, b"record"))
+        answers = [to_message(await client.next()) for _ in range(20)]
+        assert answers == [Appended(session, n, session + n) for n in range(1, 21)]
+        assert max(sizes) == 3
 
 
 def test_reads_that_are_not_taken_are_bounded(tmp_path: Path):

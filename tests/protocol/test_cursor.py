@@ -247,6 +247,19 @@ def test_old_entries_are_sent_only_as_far_as_the_driver_allows():
     assert len(cursor.to_send(log, limits, 12, 0)) == 4, "what is not committed is always sent"
 
 
+@pytest.mark.parametrize("window", [8, 10])
+def test_one_whose_window_is_full_is_still_one_who_is_fed(window):
+    log = heavy_log(*[10] * 30)
+    log.archive = Shelf(log)
+    log.forget(below=24, keep=4)
+    cursor = announced()
+    limits = Limits(batch_entries_max=4, inflight_entries_max=window)
+    while batch := cursor.to_send(log, limits, 24, 1 << 20):
+        cursor.sent(batch, 0)
+    assert cursor.fed, "appends give way to whoever is behind, whatever holds it up"
+    assert not cursor.starved
+
+
 @pytest.mark.parametrize(
     "limits",
     [

@@ -106,9 +106,16 @@ def test_a_sync_that_fails_on_the_loop_stops_its_replica_and_no_other(tmp_path):
                 for _ in range(ROUNDS):
                     client.append(1)
                     await client.durable()
-            files.watch.failing = lambda path: "/orders/" in path
+            threads: list[str] = []
+
+            def failing(path: str) -> bool:
+                threads.append(threading.current_thread().name)
+                return "/orders/" in path
+
+            files.watch.failing = failing
             token = orders.append(1)
             await orders.failed()
+            assert threads == ["MainThread"]
             assert token not in orders.reported
             assert [type(failure) for failure in orders.failures] == [DiskFailed]
             users.append(1)
