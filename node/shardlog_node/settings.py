@@ -79,7 +79,8 @@ class NodeSettings(ProcessSettings):
     node_inflight_bytes_max: Bytes = Field(
         default=ByteSize(64 << 20),
         description="of all clients together, 1 KiB for an append besides its bytes: "
-        "beyond it they are refused; half of it for answers to reads, half for frames that are not whole",
+        "beyond it they are refused; half of it for answers to reads, "
+        "half for frames that are not whole",
     )
     entry_bytes_max: Bytes = Field(
         default=ByteSize(4 << 20), description="the longest batch of records"
