@@ -177,9 +177,10 @@ class HostedReplica:
     def submit(self, effect: Disk) -> None:
         if isinstance(effect, WriteEntries):
             self._host.pace.wrote(self)
-            transfer, end = self.replica.transfer, self.replica.log.end
-            behind = 0 if transfer is None else transfer.left_bytes(end)
-            self._hosted.store.passing = behind > KEPT_BYTES
+            transfer = self.replica.transfer
+            self._hosted.store.passing = (
+                transfer is not None and transfer.left_bytes(self.replica.log.end) > KEPT_BYTES
+            )
         elif isinstance(effect, RewriteEntry):
             self.replica.repaired += 1
         self._hosted.submit(effect)
