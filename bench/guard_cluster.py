@@ -22,7 +22,7 @@ from shardlog.protocol.messages import BecameLeader, BecomeLeader, Kept
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.storage.plan import Plan
 from shardlog.storage.real_files import RealFiles
-from shardlog.storage.volume import Volume
+from shardlog.storage.volume import Volume, VolumeLimits
 from shardlog.transport.connection import ConnectionLimits
 from shardlog_node.data_plane import DataPlane, PlaneLimits
 from shardlog_node.host import HostLimits, NodeHost
@@ -37,6 +37,10 @@ CLIENT = ClientLimits(
     ping_after_ms=NEVER_MS, silence_ms=NEVER_MS,
 )  # fmt: skip
 PLANE = PlaneLimits(connection=CONNECTION, link_timeout_ms=NEVER_MS)
+
+
+PROMPT = VolumeLimits(on_loop_us_max=1 << 40)
+"""Any disk is, so that small rounds take the same way on every machine."""
 
 
 class GuardCluster(ByHand, PlaneCluster):
@@ -62,7 +66,7 @@ class GuardCluster(ByHand, PlaneCluster):
         plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns)
         node = NodeHost(
             name,
-            Volume(RealFiles(), str(self.directory / name), name, Plan()),
+            Volume(RealFiles(), str(self.directory / name), name, Plan(), PROMPT),
             plane.send,
             lambda: NOW_MS,
             lambda: self.random.getrandbits(60) + 1,
