@@ -13,7 +13,7 @@ from typing import Any
 
 import uvloop
 from aiohttp import web
-from node.cluster import PLAN, now_ms
+from node.cluster import IN_THREADS, PLAN, now_ms
 from node.planes import PlaneCluster
 
 from client.proxy import Proxy
@@ -73,7 +73,7 @@ class ClientCluster(PlaneCluster):
             name, self.plane_limits, time.time_ns, tls=self.tls, link_tls=self.link_tls
         )
         self.planes[name] = plane
-        volume = Volume(RealFiles(), str(self.directory / name), name, PLAN)
+        volume = Volume(RealFiles(), str(self.directory / name), name, PLAN, IN_THREADS)
         node = NodeHost(
             name,
             volume,

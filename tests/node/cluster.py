@@ -24,6 +24,9 @@ from shardlog.storage.volume import Volume, VolumeLimits
 from shardlog_node.host import HostLimits, NodeHost
 
 PLAN = Plan(size_min=64 << 10, size_max=256 << 10, slots_min=64, slots_max=256, zeroed_bytes=0)
+IN_THREADS = VolumeLimits(on_loop_us_max=0)
+"""All nodes and the coordinator share a loop here: a disk that stalls must not hold up all of them,
+nor one that a test holds up, which the loop lets go on."""
 
 
 def now_ms() -> int:
@@ -69,9 +72,7 @@ class Cluster(Control):
 
     def start(self, name: str, files: RealFiles | None = None) -> NodeHost:
         files = files or self.files.get(name) or RealFiles()
-        # One that a test holds up must not hold the loop up, which lets it go on.
-        limits = VolumeLimits() if type(files) is RealFiles else VolumeLimits(on_loop_us_max=0)
-        volume = Volume(files, str(self.directory / name), name, PLAN, limits)
+        volume = Volume(files, str(self.directory / name), name, PLAN, IN_THREADS)
         node = NodeHost(
             name,
             volume,

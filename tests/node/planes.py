@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from node.cluster import PLAN, Cluster, now_ms
+from node.cluster import IN_THREADS, PLAN, Cluster, now_ms
 from shardlog.coordinator.driver import Unanswered
 from shardlog.protocol.messages import Envelope, Message
 from shardlog.storage.real_files import RealFiles
@@ -48,7 +48,7 @@ class PlaneCluster(Cluster):
 
     async def begin(self, name: str) -> NodeHost:
         plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns)
-        volume = Volume(RealFiles(), str(self.directory / name), name, PLAN)
+        volume = Volume(RealFiles(), str(self.directory / name), name, PLAN, IN_THREADS)
         node = NodeHost(
             name,
             volume,

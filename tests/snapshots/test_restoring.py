@@ -68,7 +68,9 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: Path):
                     interrupted += 1
                 assert working is not None
         assert interrupted > 3
-        assert await log_of(s.client, AGAIN) == await log_of(s.client)
+        # On a busy machine there may be an election in between, which moves offsets.
+        theirs, ours = await log_of(s.client), await log_of(s.client, AGAIN)
+        assert [each[1:] for each in ours] == [each[1:] for each in theirs]
 
 
 def test_two_at_once_append_everything_once(tmp_path: Path):
