@@ -128,6 +128,12 @@ def test_T6_the_last_replies_are_kept():
     assert found.at_rest() == (Session(1, 4, (4, 5), 5),)
 
 
+def test_T6_replies_kept_by_one_who_kept_more_are_cut_to_what_is_kept_here():
+    found = SessionTable.at(6, (Session(1, 4, (2, 3, 4, 5), 5),), SESSIONS_MAX, REPLIES_MAX)
+    found.fold([header(6, Kind.DATA, 1, 5)])
+    assert found.at_rest() == (Session(1, 5, (5, 6), 6),)
+
+
 def test_O9_the_fold_stops_before_what_cannot_be_read():
     found = folded([header(0, Kind.REGISTER), unreadable(1, 1, 1), header(2, Kind.REGISTER)])
     assert found.applied == 1

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from shardlog.client.failures import InvalidArgument, NoSuchShard
 from shardlog.protocol.coordination import Promote, TrimShard
 from shardlog.snapshots.creating import Progress, create
 from shardlog.snapshots.failures import DestinationUnavailable, NotPossible
+from shardlog.snapshots.local_files import LocalFile, LocalFiles
 from shardlog.snapshots.reading import Wanted
 from shardlog.snapshots.rooms import ROOM_BYTES
 from snapshots.logs import SEGMENT_BYTES, archive_at, assert_sound, fill, log_of, records_of
@@ -295,3 +297,29 @@ def test_one_that_is_cancelled_leaves_nothing_unfinished(tmp_path: Path):
         left = [each.name for each in tmp_path.glob("snapshots/*/segments/*")]
         assert [name for name in left if "#" in name] == []
         assert_sound(archive, await create(s.client, archive, segment_bytes=SEGMENT_BYTES))
+
+
+def test_one_that_is_cancelled_while_a_file_is_made_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    begin, begun, may_go_on = LocalFiles.begin, threading.Event(), threading.Event()
+
+    def held(files: LocalFiles, name: str) -> LocalFile:
+        if "/segments/" in name:
+            begun.set()
+            may_go_on.wait(60)
+        return begin(files, name)
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 20)
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        monkeypatch.setattr(LocalFiles, "begin", held)
+        creating = asyncio.create_task(create(s.client, archive, segment_bytes=SEGMENT_BYTES))
+        await until(begun.is_set)
+        creating.cancel()
+        await asyncio.sleep(0)
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        assert [each.name for each in tmp_path.glob("snapshots/**/*") if "#" in each.name] == []

@@ -75,3 +75,14 @@ def test_headers_are_found_on_from_where_the_last_ones_ended(tmp_path: Path):
         found += more
         at = more[-1].end
     assert found == HEADERS
+
+
+def test_only_what_was_looked_into_since_the_start_is_read_from_memory(tmp_path: Path):
+    store = open_store(make(tmp_path / "orders"))
+    end = HEADERS[-1].end
+    store.files.segments.items[0].count = -1  # as of one that a start need not look into
+    assert store.read_cached(0, end, 1000) is None, "slots may have to come from the disk"
+    assert store.raw(0, end, 1000) is not None
+    found = store.read_cached(0, end, 1000)
+    assert found is not None
+    assert bytes(found[1]) == store.read_raw(found[0])
