@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shardlog_node.host import HostedReplica, NodeHost
 
 PIECE_ENTRIES = 64
+PIECE_BYTES = 128 << 10
 REST_MIN_MS = 5
 IDLE_MS = 1000
 
@@ -168,7 +169,7 @@ def read_piece(store: Store, start: int, end: int) -> tuple[Scrubbed, float]:
     """Some entries, and the CPU time that they took; in a thread."""
     began = time.thread_time()
     try:
-        piece = store.scrub(start, end, PIECE_ENTRIES)
+        piece = store.scrub(start, end, PIECE_ENTRIES, PIECE_BYTES)
     except StorageFailure:
         piece = Scrubbed(
             end

@@ -103,7 +103,7 @@ class EngineDisk:
         self.files.sync_directory("")
 
     def _opened(self) -> tuple[Store, Recovered | None]:
-        return Store.open(Handles(self.files, 4), self.directory, self.shard, self.node, PLAN)
+        return Store.open(Handles(self.files, 4, 0), self.directory, self.shard, self.node, PLAN)
 
     # --- the process's side ----------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ class FaultyFile:
             raise DiskFailed(self._path, "read: Input/output error")
         return bytes(memoryview(content.cached)[position : position + length])
 
+    read_alone = read
+
     def read_cached(self, position: int, length: int) -> Buffer | None:
         """Nothing is: every read is one of the medium."""
         return None

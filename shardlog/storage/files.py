@@ -30,6 +30,9 @@ class File(Protocol):
     def read(self, position: int, length: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
 
+    def read_alone(self, position: int, length: int) -> bytes:
+        """As `read`, for one who does not read on: nothing behind it is fetched in advance."""
+
     def read_cached(self, position: int, length: int) -> Buffer | None:
         """All of these bytes if they are in memory; None if the disk would have to be asked."""
 

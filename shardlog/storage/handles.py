@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from shardlog.storage.failures import TooManyOpenFiles
 from shardlog.storage.files import File, Files
+from shardlog.storage.recent import Recent
 
 T = TypeVar("T")
 Names = list[str]
@@ -63,13 +64,19 @@ class Held:
 
 
 class Handles:
-    """`open_files_max` bounds those that nobody uses; those in use are bounded by the users."""
+    """`open_files_max` bounds those that nobody uses; those in use are bounded by the users.
 
-    def __init__(self, files: Files, open_files_max: int = 256) -> None:
+    `recent` knows which full segments are in the page cache; without a bound the kernel does.
+    """
+
+    def __init__(
+        self, files: Files, open_files_max: int = 256, recent_bytes_max: int | None = None
+    ) -> None:
         self.files: Files = Sparing(files, self.close_idle)
         self.open_files_max = open_files_max
         self._lock = RLock()
         self._open: OrderedDict[str, Held] = OrderedDict()
+        self.recent = Recent(self.use, recent_bytes_max)
 
     def pin(self, path: str) -> File:
         """The open file; it stays open until `unpin`."""
@@ -109,6 +116,7 @@ class Handles:
 
         Whether nobody does.
         """
+        self.recent.forget(path)
         with self._lock:
             held = self._open.pop(path, None)
             if held is None:

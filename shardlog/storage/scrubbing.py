@@ -28,11 +28,14 @@ class Scrubbed:
     slotless: list[Header] = field(default_factory=list)
 
 
-def scrub(segments: Segments, start: int, end: int, most: int) -> Scrubbed:
-    """Up to `most` durable entries from `start` on; may be called in any thread."""
+def scrub(segments: Segments, start: int, end: int, most: int, bytes_max: int) -> Scrubbed:
+    """Up to `most` durable entries from `start` on; may be called in any thread.
+
+    Those behind the first only as long as fewer than `bytes_max` were read.
+    """
     found = Scrubbed(start)
     for each in segments.from_offset(start, end):
-        if found.entries >= most:
+        if found.entries and (found.entries >= most or found.bytes >= bytes_max):
             return found
         found.entries += 1
         if not isinstance(each, Place):
@@ -42,7 +45,8 @@ def scrub(segments: Segments, start: int, end: int, most: int) -> Scrubbed:
         slot = each.slot
         found.end = slot.header.end
         found.bytes += slot.length
-        if each.segment.entry(slot.header, slot.position, slot.length) is None:
+        # At rest between pieces: what the kernel read in advance would hold up syncs for nothing.
+        if each.segment.entry(slot.header, slot.position, slot.length, alone=True) is None:
             found.bad.append((slot.header.base, slot.header.end))
         elif not each.slotted:
             found.slotless.append(slot.header)

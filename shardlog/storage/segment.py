@@ -40,6 +40,7 @@ from shardlog.storage.layout import (
     unpack_header,
     unpack_slot,
 )
+from shardlog.storage.recent import Stretch
 from shardlog.storage.spares import Spares
 
 SUFFIX = ".segment"
@@ -107,6 +108,12 @@ class Segment:
     @property
     def first(self) -> int:
         return self.head.first
+
+    @property
+    def bodies(self) -> Stretch:
+        """All but the head and the slots, which are looked at again and again."""
+        start = self.head.body_start
+        return Stretch(self.path, start, self.head.size - start)
 
     def fits(self, length: int, slots: int, position: int) -> bool:
         """Whether an entry with a body of `length` fits behind `slots` others, at `position`."""
@@ -324,10 +331,15 @@ class Segment:
             return None
         return known
 
-    def entry(self, header: Header, position: int, length: int) -> Entry | None:
-        """The entry, verified; None if a bit of it is not as it was written."""
+    def entry(
+        self, header: Header, position: int, length: int, *, alone: bool = False
+    ) -> Entry | None:
+        """The entry, verified; None if a bit of it is not as it was written.
+
+        `alone` says that those behind it are not asked for next.
+        """
         with self.handles.use(self.path) as file:
-            data = _read(file, position, ENTRY_HEADER_BYTES + length)
+            data = _read(file, position, ENTRY_HEADER_BYTES + length, alone)
         if data is None or data[:ENTRY_HEADER_BYTES] != pack_header(header, length):
             return None
         body = data[ENTRY_HEADER_BYTES:]
@@ -444,10 +456,10 @@ def overwrite(file: File, position: int, data: bytes, lost: bytes = b"\0") -> No
     file.write(position, [data])
 
 
-def _read(file: File, position: int, length: int) -> bytes | None:
+def _read(file: File, position: int, length: int, alone: bool = False) -> bytes | None:
     """The bytes; None if the disk cannot give them."""
     try:
-        return file.read(position, length)
+        return (file.read_alone if alone else file.read)(position, length)
     except DiskFailed:
         return None
 

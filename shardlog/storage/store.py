@@ -216,9 +216,9 @@ class Store:
         root = self.files.root
         return self.files.segments.at_time(timestamp_ms, root.first if root else 0)
 
-    def scrub(self, start: int, end: int, most: int) -> Scrubbed:
+    def scrub(self, start: int, end: int, most: int, bytes_max: int) -> Scrubbed:
         """Read durable entries again; may be called in any thread."""
-        return scrub(self.files.segments, start, min(end, self.durable_end), most)
+        return scrub(self.files.segments, start, min(end, self.durable_end), most, bytes_max)
 
     def is_whole(self) -> bool:
         """Whether superblock and heads are as they were written; may be called in any thread.

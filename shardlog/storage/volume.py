@@ -64,7 +64,7 @@ class VolumeLimits:
 
     A batch is of so many replicas at most that their files fit into `open_files_max`.  A lone round
     of up to `on_loop_bytes_max` is performed on the loop while most of them take less than
-    `on_loop_us_max`.
+    `on_loop_us_max`.  Of full segments `recent_bytes_max` stay in the page cache.
     """
 
     workers: int = 8
@@ -72,6 +72,7 @@ class VolumeLimits:
     on_loop_us_max: int = 1000
     sync_together_from: int = 32
     open_files_max: int = 1024
+    recent_bytes_max: int | None = None
     retry_ms: int = 200
 
 
@@ -176,7 +177,7 @@ class Volume:
         self.node = node
         self.plan = plan or Plan()
         self.limits = limits or VolumeLimits()
-        self.handles = Handles(files, self.limits.open_files_max)
+        self.handles = Handles(files, self.limits.open_files_max, self.limits.recent_bytes_max)
         self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
         self._performer = Performer(self._perform, self._performed)
         self._promptness = Promptness(self.limits.on_loop_us_max)

@@ -87,7 +87,7 @@ def test_T3_damage_at_rest_is_found_and_repaired(tmp_path: Path, which: str, hur
             finally:
                 scrubbing.cancel()
             assert hosted.store.headers(0, last + 1, 1000) == headers
-            again = hosted.store.scrub(0, last + 1, 1000)
+            again = hosted.store.scrub(0, last + 1, 1000, 1 << 20)
             assert (again.entries, again.bad, again.slotless) == (len(headers), [], [])
             asked = Envelope("orders", "a person", 0, name, hosted.replica.incarnation, ASKED)
             report = (await host.call(asked, 5000)).message
@@ -122,7 +122,7 @@ def test_T3_a_stretch_of_which_nothing_is_left_is_found_in_one_round(tmp_path: P
                 scrubbing.cancel()
             while hosted.replica.log.marks or hosted.store.fresh:
                 await asyncio.sleep(0.01)
-            again = hosted.store.scrub(0, last + 1, 1000)
+            again = hosted.store.scrub(0, last + 1, 1000, 1 << 20)
             assert (again.entries, again.bad, again.slotless) == (len(headers), [], [])
 
     asyncio.run(story())

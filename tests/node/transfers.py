@@ -27,8 +27,8 @@ SHARD = "orders"
 RECORD_BYTES = 16 << 10
 MIB = 1 << 20
 CALL_MS = 60_000
-SLOW = {"CATCH_UP_BYTES_PER_S_MAX": "2MiB"}
-"""So that there is a middle in which something can happen."""
+SLOW = {"CATCH_UP_BYTES_PER_S_MAX": "2MiB", "FOLLOWER_INFLIGHT_BYTES_MAX": "4MiB"}
+"""So that there is a middle in which something can happen: what is under way is not held back."""
 
 
 class Transfers(FaultCluster):

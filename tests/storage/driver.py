@@ -63,12 +63,12 @@ class Driver:
         self.files.sync_directory("")
         self.due: dict[int, int] = {}
         self.token = 0
-        self.handles = Handles(self.files)
+        self.handles = Handles(self.files, recent_bytes_max=0)
         self.recovered: Recovered | None = None
         self.open()
 
     def open(self) -> Recovered | None:
-        self.handles = Handles(self.files)
+        self.handles = Handles(self.files, recent_bytes_max=0)
         self.store, self.recovered = Store.open(self.handles, DIRECTORY, SHARD, NODE, self.plan)
         return self.recovered
 

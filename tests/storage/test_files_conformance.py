@@ -96,6 +96,14 @@ def test_reads_are_short_only_at_the_end(volume: Volume):
     assert file.read(0, 0) == b""
 
 
+def test_what_is_read_alone_is_the_same(volume: Volume):
+    file = volume.files.create(volume.at("a"))
+    file.write(0, [b"x" * 1000, b"y" * 1000])
+    assert file.read_alone(900, 200) == b"x" * 100 + b"y" * 100
+    assert file.read_alone(1900, 200) == b"y" * 100
+    assert file.read_alone(5000, 5) == b""
+
+
 def test_what_is_in_memory_is_the_same_or_not_told(volume: Volume):
     file = volume.files.create(volume.at("a"))
     file.write(0, [b"x" * 1000])

@@ -82,6 +82,22 @@ def test_short_reads_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert file.read(1, 100) == b"123456789"
 
 
+def test_who_reads_alone_does_not_slow_down_those_who_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    advised: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: advised.append(given[-1]))
+    file = RealFiles().create(str(tmp_path / "a"))
+    file.write(0, [b"0123456789"])
+    assert file.read_alone(2, 3) == b"234"
+    assert advised == [os.POSIX_FADV_RANDOM, os.POSIX_FADV_NORMAL]
+    advised.clear()
+    file.close()
+    with pytest.raises(DiskFailed):
+        file.read_alone(2, 3)
+    assert advised[-1] == os.POSIX_FADV_NORMAL
+
+
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.EOPNOTSUPP])
 def test_what_is_not_in_memory_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
