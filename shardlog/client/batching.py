@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from shardlog.checksum import seal_body
 from shardlog.client.failures import ClientFailure, InvalidRecord
@@ -127,9 +128,9 @@ class Gathering:
             self._earliest_ms = timestamp_ms if earliest is None else min(earliest, timestamp_ms)
             self._latest_ms = max(self._latest_ms, timestamp_ms)
 
-    def add_many(self, values: Sequence[bytes], told: Group) -> None:
-        self.told.append((told, len(values)))
-        self._builder.extend(values)
+    def add_many(self, piece: Piece, told: Group) -> None:
+        self.told.append((told, len(piece.values)))
+        self._builder.extend(*piece)
         self.gathered_bytes = self._builder.bytes_gathered
 
     def sealed(self, compression: Compression) -> Request:
@@ -157,17 +158,24 @@ def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:
     return size
 
 
-def pieces(values: Sequence[bytes], first_bytes: int, each_bytes: int) -> list[Sequence[bytes]]:
+class Piece(NamedTuple):
+    """Values, and how long they are together."""
+
+    values: Sequence[bytes]
+    values_bytes: int
+
+
+def pieces(values: Sequence[bytes], first_bytes: int, each_bytes: int) -> list[Piece]:
     """Cut at most `first_bytes` off, then `each_bytes`; a piece has one value at least."""
-    ends = list(accumulate(map(len, values)))
-    made: list[Sequence[bytes]] = []
+    ends = list(accumulate(map(len, values), initial=0))
+    made: list[Piece] = []
     at, room = 0, first_bytes
     while at < len(values):
-        before = ends[at - 1] + OVERHEAD_BYTES * at if at else 0
+        most = room + ends[at] + OVERHEAD_BYTES * at
         stop = bisect_right(
-            range(at, len(values)), room, key=lambda i: ends[i] + OVERHEAD_BYTES * (i + 1) - before
+            range(at + 1, len(ends)), most, key=lambda i: ends[i] + OVERHEAD_BYTES * i
         )
         stop = at + max(1, stop)
-        made.append(values[at:stop])
+        made.append(Piece(values[at:stop], ends[stop] - ends[at]))
         at, room = stop, each_bytes
     return made

@@ -17,6 +17,7 @@ from shardlog.client.batching import (
     OVERHEAD_BYTES,
     Gathering,
     Group,
+    Piece,
     Request,
     fail,
     pieces,
@@ -146,7 +147,7 @@ class Producer:
             gathering = None
         room = self._batch_bytes - (gathering.gathered_bytes if gathering else 0)
         if total + OVERHEAD_BYTES * len(values) <= room:
-            parts = [values]
+            parts = [Piece(values, total)]
         else:
             parts = pieces(values, room, self._batch_bytes)
         group = Group(future, len(parts))

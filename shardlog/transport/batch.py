@@ -14,13 +14,12 @@ A body may come from any client, so a reader checks it all before it hands anyth
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, islice, pairwise, repeat
+from itertools import repeat
 from typing import NamedTuple
 
+from shardlog.transport.column import Column, ends_in, packed_ends, u32s
 from shardlog.transport.compression import Compression, compress, decompress
 from shardlog.transport.failures import MalformedBatch
 from shardlog.transport.frames import Buffer
@@ -42,8 +41,6 @@ _KNOWN_FLAGS = 0x1F
 
 Headers = Sequence[tuple[str, bytes]]
 
-assert array("I").itemsize == 4, "u32 columns are made with array('I')"
-
 
 class Record(NamedTuple):
     """One record.  `timestamp_ms` is None where the client gave none: the entry's counts then."""
@@ -57,13 +54,6 @@ class Record(NamedTuple):
 _record: Callable[[Iterable[object]], Record] = partial(tuple.__new__, Record)
 
 # --- writing -------------------------------------------------------------------------------------
-
-
-def _u32s(numbers: Iterable[int]) -> bytes:
-    made = array("I", numbers)
-    if sys.byteorder == "big":
-        made.byteswap()
-    return made.tobytes()
 
 
 def _padding(length: int) -> bytes:
@@ -116,8 +106,8 @@ class BatchBuilder:
         self.bytes_gathered += len(value) + 4
         self._plain = False
 
-    def extend(self, values: Sequence[bytes]) -> None:
-        """Many records that are a value and nothing else."""
+    def extend(self, values: Sequence[bytes], values_bytes: int | None = None) -> None:
+        """Many records that are a value and nothing else; `values_bytes` if that is known."""
         if self._timestamps and values:
             raise ValueError("a batch has timestamps for all records or for none")
         if self._keys is not None:
@@ -125,7 +115,9 @@ class BatchBuilder:
         if self._headers is not None:
             self._headers += [()] * len(values)
         self._values += values
-        self.bytes_gathered += sum(map(len, values)) + 4 * len(values)
+        if values_bytes is None:
+            values_bytes = sum(map(len, values))
+        self.bytes_gathered += values_bytes + 4 * len(values)
 
     def body(self, compression: Compression = Compression.NONE) -> bytes:
         """The body; plain if compression does not make it shorter."""
@@ -152,7 +144,7 @@ class BatchBuilder:
         parts += _ends_of(self._values)
         parts += _padded(b"".join(self._values))
         if flags & HAS_DELTAS:
-            parts += _padded(_u32s(deltas))
+            parts += _padded(u32s(deltas))
         if self._headers is not None:
             flags |= HAS_HEADERS
             packed = [pack_headers(each) for each in self._headers]
@@ -178,7 +170,7 @@ def _padded(run: bytes) -> tuple[bytes, bytes]:
 
 
 def _ends_of(runs: list[bytes]) -> tuple[bytes, bytes]:
-    return _padded(_u32s(accumulate(map(len, runs), initial=0)))
+    return _padded(packed_ends(runs))
 
 
 def _bitmap(keys: list[bytes | None]) -> bytes:
@@ -196,24 +188,6 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 # --- reading -------------------------------------------------------------------------------------
-
-
-class Column(NamedTuple):
-    """Byte strings one behind the other.  `offsets` are the same ends as they stand, for Arrow."""
-
-    ends: tuple[int, ...]
-    offsets: memoryview
-    data: memoryview
-
-    def at(self, index: int) -> bytes:
-        return bytes(self.data[self.ends[index] : self.ends[index + 1]])
-
-    def each(self) -> Iterator[bytes]:
-        return map(bytes(self.data).__getitem__, map(slice, self.ends, islice(self.ends, 1, None)))
-
-    def all(self) -> list[bytes]:
-        data = bytes(self.data)
-        return [data[start:end] for start, end in pairwise(self.ends)]
 
 
 class _Cursor:
@@ -235,12 +209,9 @@ class _Cursor:
         self.at = padded
         return self.content[start:end]
 
-    def ends(self, count: int) -> tuple[tuple[int, ...], memoryview]:
+    def ends(self, count: int) -> tuple[Sequence[int], memoryview]:
         offsets = self.take(4 * (count + 1))
-        ends = struct.unpack(f"<{count + 1}I", offsets)
-        if ends[0] or list(ends) != sorted(ends):
-            raise MalformedBatch("ends must start with 0 and never fall")
-        return ends, offsets
+        return ends_in(offsets, count), offsets
 
 
 class Batch:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlog.client.batching import Gathering, Group, fail, pieces, record_bytes
+from shardlog.client.batching import Gathering, Group, Piece, fail, pieces, record_bytes
 from shardlog.client.failures import Closed, InvalidRecord
 from shardlog.client.records import Range
 from shardlog.transport.batch import Batch
@@ -29,7 +29,7 @@ def test_one_request_tells_records_and_groups():
         first, last = loop.create_future(), loop.create_future()
         group = Group(loop.create_future(), 2)
         gathering.add(b"a", b"key", None, (), first)
-        gathering.add_many([b"b", b"c"], group)
+        gathering.add_many(Piece([b"b", b"c"], 2), group)
         gathering.add(b"d", None, None, (), last)
         request = gathering.sealed(Compression.NONE)
         assert (request.count, request.expires_at) == (4, 5.0)
@@ -90,7 +90,7 @@ def test_what_can_be_no_record_is_refused():
     async def _() -> None:
         gathering = Gathering(0.0)
         group = Group(asyncio.get_running_loop().create_future(), 1)
-        gathering.add_many(["text"], group)  # type: ignore[list-item]
+        gathering.add_many(Piece(["text"], 4), group)  # type: ignore[list-item]
         with pytest.raises(InvalidRecord):
             gathering.sealed(Compression.NONE)
 
@@ -99,6 +99,7 @@ def test_what_can_be_no_record_is_refused():
        st.integers(1, 100))  # fmt: skip
 def test_pieces_hold_everything_in_order_and_no_more_than_fits(values, first, each):
     made = pieces(values, first, each)
-    assert [value for piece in made for value in piece] == values
-    for room, piece in zip([first] + [each] * len(made), made, strict=False):
-        assert len(piece) == 1 or sum(map(len, piece)) + 4 * len(piece) <= room
+    assert [value for piece in made for value in piece.values] == values
+    for room, (held, held_bytes) in zip([first] + [each] * len(made), made, strict=False):
+        assert held_bytes == sum(map(len, held))
+        assert len(held) == 1 or held_bytes + 4 * len(held) <= room
