@@ -42,6 +42,7 @@ from shardlog.transport.frames import (
     encode_registered,
 )
 from shardlog.transport.handshake import Reason, decode_attach, encode_attached
+from shardlog_node.waves import LONE_BYTES_MAX
 
 if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
@@ -111,8 +112,8 @@ class Port(Protocol):
 class ClientChannel:
     """One shard on one connection.  `name` is what replicas know it by."""
 
-    __slots__ = ("name", "number", "plane", "port", "reads", "registering", "shard", "tails",
-                 "unanswered")  # fmt: skip
+    __slots__ = ("_answered_s", "_lone", "name", "number", "plane", "port", "reads", "registering",
+                 "shard", "tails", "unanswered", "wave")  # fmt: skip
 
     def __init__(self, plane: DataPlane, port: Port, number: int, shard: str) -> None:
         self.plane = plane
@@ -126,6 +127,10 @@ class ClientChannel:
         # Tails that have not been answered, and registrations.
         self.tails: set[int] = set()
         self.registering: set[int] = set()
+        # When the last append was answered, and the one that may wait for those of others.
+        self._answered_s = 0.0
+        self._lone: tuple[int, int] | None = None
+        self.wave = plane.join_wave(shard)
         self.name = plane.name_client(self)
 
     # --- asked -----------------------------------------------------------------------------------
@@ -134,6 +139,7 @@ class ClientChannel:
         session, request, body_checksum, count, _ = _APPEND(payload)
         size = len(payload) - _APPEND_BYTES
         key = (session, request)
+        lone = not self.unanswered and size <= LONE_BYTES_MAX
         if key not in self.unanswered:
             refusal = self._refusal_of(size)
             if refusal is not None:
@@ -142,7 +148,13 @@ class ClientChannel:
             held = size + APPEND_COST_BYTES
             self.unanswered[key] = held
             self.port.connection.hold(held)
-        self._ask(Append(session, request, count, _body(payload), body_checksum))
+        asked = self._asked(Append(session, request, count, _body(payload), body_checksum))
+        if lone:
+            self._lone = key
+            self.wave.present += 1
+            self.plane.gather_lone(self.wave, asked, size, self._answered_s)
+        else:
+            self.plane.gather_append(self.wave, asked)
 
     def _refusal_of(self, size: int) -> Refusal | None:
         plane = self.plane
@@ -203,7 +215,10 @@ class ClientChannel:
         self._ask(Register(nonce))
 
     def _ask(self, message: Message) -> None:
-        self.plane.gather(Envelope(self.shard, self.name, 0, self.plane.name, 0, message))
+        self.plane.gather(self._asked(message))
+
+    def _asked(self, message: Message) -> Envelope:
+        return Envelope(self.shard, self.name, 0, self.plane.name, 0, message)
 
     def _check_nonce(self, nonce: int) -> None:
         if nonce in self.reads or nonce in self.tails:
@@ -264,6 +279,13 @@ class ClientChannel:
         if size is not None:
             self.plane.budget.give_back(size)
             self.port.connection.release(size)
+            self._answered_s = self.plane.now_s()
+            self._leave(session, request)
+
+    def _leave(self, session: int, request: int) -> None:
+        if self._lone == (session, request):
+            self._lone = None
+            self.wave.present -= 1
 
     def refuse_all(self) -> None:
         """Nobody will answer: the client has to look for the leader."""
@@ -277,6 +299,9 @@ class ClientChannel:
             self.plane.budget.give_back(size)
             self.port.connection.release(size)
         self.unanswered.clear()
+        if self._lone is not None:
+            self._leave(*self._lone)
+        self.plane.leave_wave(self.shard)
         self.port.reads -= len(self.reads)
         self.plane.answers.give_back(sum(self.reads.values()))
         self.reads.clear()

@@ -29,6 +29,7 @@ from shardlog_node.clients import Budget, ClientChannel, ClientPort
 from shardlog_node.host import HostedReplica, NodeHost
 from shardlog_node.links import Link
 from shardlog_node.tailing import Tails
+from shardlog_node.waves import BACK_S, LOOK_S, Wave
 
 TICK_MS = 100
 PING_TICKS = 10
@@ -102,6 +103,9 @@ class DataPlane:
         self._clients: dict[str, ClientChannel] = {}
         self._channels: dict[Key, Channel] = {}
         self._gathered: dict[str, list[Envelope]] = {}
+        # Of shards that clients are bound to, and those whose appends wait for each other.
+        self._waves: dict[str, Wave] = {}
+        self._holding: dict[Wave, asyncio.TimerHandle] = {}
         self._raw: tuple[tuple[Entry, ...], list[Buffer]] = ((), [])
         self._named = 0
         self._listener: Listener | None = None
@@ -127,6 +131,8 @@ class DataPlane:
 
     async def stop(self) -> None:
         self.tails.close()
+        for look in self._holding.values():
+            look.cancel()
         for link in list(self.links.values()):
             await link.close()
         if self._listener is not None:
@@ -200,6 +206,40 @@ class DataPlane:
         else:
             known.append(envelope)
 
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def gather_lone(self, wave: Wave, envelope: Envelope, size: int, answered_s: float) -> None:
+        """The only append of its client, which may wait for those of others.
+
+        The one before it was answered then.
+        """
+        loop = asyncio.get_running_loop()
+        going = wave.admit(envelope, size, loop.time() - answered_s < BACK_S)
+        if going:
+            self._gather_all(wave, going)
+        elif wave not in self._holding:
+            self._holding[wave] = loop.call_later(LOOK_S, self._look, wave)
+
+    def gather_append(self, wave: Wave, envelope: Envelope) -> None:
+        """Any other one."""
+        self._gather_all(wave, wave.go_by(envelope))
+
+    def _gather_all(self, wave: Wave, envelopes: list[Envelope]) -> None:
+        if wave in self._holding:
+            self._holding.pop(wave).cancel()
+        for envelope in envelopes:
+            self.gather(envelope)
+
+    def _look(self, wave: Wave) -> None:
+        if wave.goes_on():
+            loop = asyncio.get_running_loop()
+            self._holding[wave] = loop.call_later(LOOK_S, self._look, wave)
+            return
+        del self._holding[wave]
+        for envelope in wave.release():
+            self.gather(envelope)
+
     def _deliver(self) -> None:
         """What one step makes of many is much more than they are, so the rest waits for a turn."""
         gathered, self._gathered = self._gathered, {}
@@ -256,6 +296,17 @@ class DataPlane:
         name = f"client {self._named}"
         self._clients[name] = channel
         return name
+
+    def join_wave(self, shard: str) -> Wave:
+        wave = self._waves.setdefault(shard, Wave())
+        wave.channels += 1
+        return wave
+
+    def leave_wave(self, shard: str) -> None:
+        wave = self._waves[shard]
+        wave.channels -= 1
+        if not wave.channels:
+            del self._waves[shard]
 
     def forget_client(self, name: str) -> None:
         del self._clients[name]

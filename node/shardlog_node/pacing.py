@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shardlog_node.host import HostedReplica
 
 SMOOTH_S = 0.3
+QUIET_S = 0.1
+"""Clients that append nothing for so long have stopped: nobody has to be protected any more."""
 BUSY_BYTES_PER_S = 1 << 20
 """A node that is appended less than this is idle."""
 LIGHT_BYTES_PER_S = 256 << 20
@@ -47,16 +49,21 @@ class PaceLimits:
 class ShardPace:
     """What is appended to one shard, in bytes a second of late."""
 
-    __slots__ = ("_seen_bytes", "appended_per_s")
+    __slots__ = ("_quiet_s", "_seen_bytes", "appended_per_s")
 
     def __init__(self) -> None:
         self._seen_bytes = 0
+        self._quiet_s = 0.0
         self.appended_per_s = 0.0
 
     def look(self, written_bytes: int, passed_s: float, leads: bool) -> int:
         """How much is new."""
         new = written_bytes - self._seen_bytes if leads else 0
         self._seen_bytes = written_bytes
+        self._quiet_s = 0.0 if new else self._quiet_s + passed_s
+        if self._quiet_s >= QUIET_S:
+            self.appended_per_s = 0.0
+            return new
         weight = min(passed_s / SMOOTH_S, 1.0)
         self.appended_per_s += (new / passed_s - self.appended_per_s) * weight
         return new

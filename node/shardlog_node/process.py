@@ -49,6 +49,7 @@ LOOK_MS = 20
 CALLS_GRACE_MS = 1000
 
 LIMITS = Limits(
+    rest_ms=500,
     batch_entries_max=256,
     inflight_entries_max=1024,
     resend_entries_ms=1500,
@@ -306,6 +307,7 @@ def _volume(settings: NodeSettings, files: TimedFiles) -> Volume:
         workers=settings.sync_threads,
         on_loop_us_max=settings.sync_on_loop_us_max,
         open_files_max=settings.open_files_max,
+        recent_bytes_max=int(settings.recent_bytes_max),
     )
     return Volume(files, str(directory), settings.name, plan, limits)
 

@@ -73,7 +73,7 @@ class NodeSettings(ProcessSettings):
         description="of one connection: appends not answered, what is not taken",
     )
     follower_inflight_bytes_max: Bytes = Field(
-        default=ByteSize(4 << 20),
+        default=ByteSize(8 << 20),
         description="of one shard to one follower: entries not acknowledged",
     )
     node_inflight_bytes_max: Bytes = Field(
@@ -90,6 +90,11 @@ class NodeSettings(ProcessSettings):
     )
 
     open_files_max: int = Field(default=1024, ge=16, description="segments of the log kept open")
+    recent_bytes_max: Annotated[ByteSize, Field(ge=0, le=1 << 40)] = Field(
+        default=ByteSize(512 << 20),
+        description="of full segments, the newest stay in the page cache; "
+        "when one becomes older it is let go of",
+    )
     sync_threads: int = Field(default=8, ge=1, le=256, description="threads that write and sync")
     sync_on_loop_us_max: int = Field(
         default=1000,

@@ -12,6 +12,7 @@ from shardlog_node.pacing import (
     HEAVY_BYTES_PER_S,
     LEAST_BYTES_PER_S,
     LIGHT_BYTES_PER_S,
+    QUIET_S,
     Pace,
     PaceLimits,
     ShardPace,
@@ -98,9 +99,16 @@ def test_a_busy_shard_feeds_more_than_is_appended_and_not_much_more():
 def test_the_bound_ends_soon_after_the_last_append():
     node = Node(PaceLimits(), Hosted())
     node.run(2, appended_per_s=100 * MIB)
-    node.run(2)
+    node.run(QUIET_S + TICK_S)
     assert not node.pace.busy
     assert node.hosted[0].replica.feed_bytes is None
+
+
+def test_a_pause_between_two_appends_ends_no_bound():
+    node = Node(PaceLimits(), Hosted())
+    node.run(2, appended_per_s=100 * MIB)
+    node.run(QUIET_S - 2 * TICK_S)
+    assert node.pace.busy
 
 
 def test_a_few_appends_do_not_make_a_node_busy():
