@@ -171,6 +171,10 @@ class Accepted:
     number: int
 
 
+BUSY = "busy: try again"
+"""Why a command is rejected while another one, or a record, is being written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """The command cannot be done; `reason` is for a person, `refusal` for a program."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from shardlog.protocol import deleting, due, electing, handing_over, pacing, reconfiguring, tending
 from shardlog.protocol.coordination import (
+    BUSY,
     Alerted,
     Commanded,
     CoordinatorEffect,
@@ -222,7 +223,7 @@ class Coordinator(CoordinatorState):
     def _obey(self, event: Commanded) -> None:
         if self.command is not None or self.writing:
             waiting, self.command = self.command, event
-            self.reject("busy: try again")
+            self.reject(BUSY)
             self.command = waiting
         elif self.version < 0:
             self.command = event

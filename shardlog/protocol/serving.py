@@ -102,6 +102,8 @@ def refusal_of_a_stranger(r: ReplicaState, lead: Leadership, unknown: SessionUnk
         return NotReady("the session is not committed here yet")
     if lead.heard_by_quorum(r.member, r.now_ms - r.limits.quorum_silence_ms):
         return unknown
+    if lead.resting and r.now_ms - lead.beat_ms >= r.limits.heartbeat_ms:
+        leading.beat(r, lead)  # whoever asks again is answered
     return NotReady("the leader has not heard a quorum lately")
 
 

@@ -223,7 +223,8 @@ def _paced(options: Options, speed: float) -> Options:
         rest_ms=int(random.choice((200, 1000, 3000)) * speed),
         alert_ms=int(random.choice((0, 200, 500)) * speed),
     )
-    slow = replace(options.limits, rest_ms=int(random.choice((50, 200, 200)) * speed))
+    rests = (50, 200, 500 if options.seed % 2 == 0 else 200)  # 500: as nodes have it
+    slow = replace(options.limits, rest_ms=int(random.choice(rests) * speed))
     look_ms = random.choice((0, 50, 100))
     return replace(options, limits=slow, coordinator_limits=limits, look_ms=look_ms)
 

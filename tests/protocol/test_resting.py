@@ -1,5 +1,6 @@
 """A leader with nothing to tell beats more seldom, and nobody takes that for silence."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,18 +10,27 @@ from protocol.harness import OPERATOR
 from shardlog.protocol.coordination import CoordinatorLimits
 from shardlog.protocol.effects import Disconnected, Limits
 from shardlog.protocol.entry import Member
+from shardlog.protocol.failures import SessionUnknown
 from shardlog.protocol.messages import Heartbeat, StatusReport
 from shardlog.protocol.mood import mood_of
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Status
 from shardlog.protocol.suspicion import Seen, given_up
+from shardlog_node import process
 
 LIMITS, COORDINATOR = Limits(), CoordinatorLimits()
 SECOND_MS = 1000
 
 
+@pytest.fixture(autouse=True, params=[Limits().rest_ms, process.LIMITS.rest_ms])
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol's own, and those that nodes have."""
+    rest = replace(Limits(), rest_ms=request.param)
+    monkeypatch.setattr(sys.modules[__name__], "LIMITS", rest)
+
+
 def up(nodes: str = "abc") -> Cluster:
-    cluster = Cluster(nodes, operators=[OPERATOR])
+    cluster = Cluster(nodes, [OPERATOR], LIMITS)
     cluster.bring_up(nodes)
     cluster.run(SECOND_MS)
     return cluster
@@ -86,6 +96,15 @@ def test_T11_a_leader_at_rest_is_heard_by_all_who_are_asked():
         cluster.run(TICK_MS)
         moods = [mood_of(node.replica, cluster.now_ms) for node in cluster.nodes.values()]
         assert all(mood.content for mood in moods)
+
+
+def test_a_session_beyond_the_log_is_told_so_by_a_leader_at_rest():
+    """At once, or to whoever asks again, at whatever moment that is."""
+    cluster = up()
+    for _ in range(20):
+        cluster.run(7 * TICK_MS)
+        if cluster.append(999, 1).refusal != SessionUnknown(999):
+            assert cluster.append(999, 1).refusal == SessionUnknown(999)
 
 
 def test_T11_nobody_listens_and_the_followers_of_a_leader_at_rest_still_hear_it():
