@@ -5,6 +5,8 @@ so that a command pays only for the libraries it uses. Every way out of a comman
 the codes in `exit_codes`, here and nowhere else.
 """
 
+import io
+import sys
 import traceback
 from importlib import import_module
 from typing import Any
@@ -35,6 +37,7 @@ class ShardlogGroup(click.RichGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
+        write_wholly()
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
@@ -50,6 +53,18 @@ class ShardlogGroup(click.RichGroup):
         except Exception:
             traceback.print_exc()
             ctx.exit(exit_codes.CRASH)
+
+
+def write_wholly() -> None:
+    """Where Python is told not to buffer it loses what a signal in the middle of a write left over.
+
+    A buffer knows how much of it was written.
+    """
+    told = sys.stdout
+    if isinstance(told, io.TextIOWrapper) and isinstance(told.buffer, io.RawIOBase):
+        sys.stdout = open(  # noqa: SIM115 - for as long as the command runs
+            told.fileno(), "w", 1, encoding=told.encoding, errors=told.errors, closefd=False
+        )
 
 
 @click.group(cls=ShardlogGroup, name="shardlog")

@@ -63,9 +63,13 @@ def abort(shard: str, cluster: Cluster) -> None:
 @click.argument("first", type=click.IntRange(min=0))
 @cluster_options
 def trim(shard: str, first: int, cluster: Cluster) -> None:
-    """Drop committed records of SHARD below offset FIRST."""
+    """Have the leader of SHARD drop committed records below offset FIRST.
+
+    It drops whole entries as soon as they are applied; one that dies before that drops none: ask
+    again then.
+    """
     _ask(cluster, shard, {"operation": "trim", "first": first})
-    click.echo(f"records of {shard} below offset {first} are dropped")
+    click.echo(f"the leader of {shard} is told to drop records below offset {first}")
 
 
 @ops.command(name="accept-loss")

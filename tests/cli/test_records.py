@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 from local.commands import SHARDLOG, LocalCluster, local_cluster
@@ -67,11 +68,11 @@ def refused(cluster: LocalCluster, *args: str, stdin: bytes = b"", code: int) ->
 
 @contextmanager
 def started(
-    cluster: LocalCluster, *args: str, stdin: int | None = None
+    cluster: LocalCluster, *args: str, stdin: int | None = None, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [SHARDLOG, *args],
-        env=cluster.environment,
+        env={**cluster.environment, **environment},
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -324,6 +325,39 @@ def test_an_append_can_be_interrupted(cluster: LocalCluster, shard: str):
             cluster.run(f"local resume {node}")
     assert told.startswith(b"1 record appended")
     assert told.endswith(b"interrupted\n")
+
+
+def test_output_that_is_not_taken_is_not_lost_when_its_writer_is_stopped(
+    cluster: LocalCluster, shard: str
+):
+    """A write that a signal ends has written a part; Python, unbuffered, forgets the rest."""
+    values = [b"%07d" % number for number in range(40_000)]
+    cluster.append(shard, values)
+    with started(cluster, "read", shard, "-o", "json", PYTHONUNBUFFERED="1") as process:
+        assert process.stdout is not None
+        wait_until_holds(process.stdout, fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ))
+        process.send_signal(signal.SIGSTOP)
+        wait_until_stopped(process.pid)
+        process.send_signal(signal.SIGCONT)
+        found, _ = process.communicate(timeout=60)
+    assert [json.loads(line)["value"].encode() for line in found.splitlines()] == values
+
+
+def wait_until_stopped(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def wait_until_holds(pipe: IO[bytes], wanted: int) -> None:
+    """Until so many bytes wait in it."""
+    waiting = array("i", [0])
+    deadline = time.monotonic() + 30
+    while waiting[0] < wanted:
+        assert time.monotonic() < deadline
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+        time.sleep(0.01)
 
 
 def wait_until_read(process: subprocess.Popen[bytes]) -> None:
