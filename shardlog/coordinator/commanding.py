@@ -1,18 +1,19 @@
 """Commands of a shard, one at a time, each answered in time and then heard of.
 
-The machine refuses a second command as busy, so whoever asks waits for its turn.  A command that
-was accepted stands in the metadata; the watch tells of it a moment later, and whoever looks at the
-records next shall find what was done.
+The machine refuses a command as busy while it does another or writes a record of its own, so
+whoever asks waits for its turn.  A command that was accepted stands in the metadata; the watch
+tells of it a moment later, and whoever looks at the records next shall find what was done.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.records import SHARDS, shard_key
-from shardlog.protocol.coordination import Accepted, Command, Rejected
+from shardlog.protocol.coordination import BUSY, Accepted, Command, Rejected
 
 COMMAND_TIMEOUT_MS = 10_000
 HEARD_MS = 2
@@ -30,15 +31,21 @@ class Commander:
 
     async def command(self, shard: str, command: Command) -> Accepted | Rejected:
         """`Unavailable` if the store does not answer when it is asked what stands now."""
+        answer: Accepted | Rejected = Rejected(0, "no answer in time: it may be done, or not")
         async with self._turns[shard]:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
-                    answer = await self.host.command(shard, command)
-            except TimeoutError:
-                return Rejected(0, "no answer in time: it may be done, or not")
+                    answer = await self._obeyed(shard, command)
         if isinstance(answer, Accepted):
             await self.catch_up(shard)
         return answer
+
+    async def _obeyed(self, shard: str, command: Command) -> Accepted | Rejected:
+        while True:
+            answer = await self.host.command(shard, command)
+            if not isinstance(answer, Rejected) or answer.reason != BUSY:
+                return answer
+            await asyncio.sleep(HEARD_MS / 1000)
 
     async def catch_up(self, shard: str) -> None:
         """Until the host knows of the shard what stands in the store now."""
