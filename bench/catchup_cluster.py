@@ -150,10 +150,13 @@ class Cluster:
         return -1 if report is None else report.end
 
     async def until_at(self, shard: str, name: str, end: int, timeout_s: float = 120) -> Caught:
-        """Until its log has got to `end`; the time counts from when it began to grow."""
+        """Until its log has got to `end`; the time counts from when it began to grow.
+
+        Both happened between two looks: in the middle, as far as anybody can tell.
+        """
         looks: list[tuple[float, int]] = []
         first = -1
-        began = time.perf_counter()
+        before = began = time.perf_counter()
         async with asyncio.timeout(timeout_s):
             while True:
                 at = await self.end(shard, name)
@@ -162,9 +165,13 @@ class Cluster:
                     first = at
                 if at == first:
                     began = now
+                elif began == before:
+                    began = (before + now) / 2
                 looks.append((now, at))
                 if at >= end:
-                    return Caught(now - began, [(when - began, at) for when, at in looks])
+                    seconds = max((before + now) / 2 - began, 0.0)
+                    return Caught(seconds, [(when - began, at) for when, at in looks])
+                before = now
                 await asyncio.sleep(LOOK_S)
 
     def target(self, shard: str, leader: str) -> Target:

@@ -1,7 +1,7 @@
 """What a cluster of real processes gives, against the bare yardstick in the same run.
 
     python bench/node.py [DIR] [--seconds 2] [--turns 5] [--kills 20] [--cuts 5] [--long]
-                         [--json FILE] [--only NAME,...]
+                         [--json FILE] [--only NAME,...] [--connections 64] [--grows]
 
 Three nodes with the coordinator, as `shardlog local up` starts them; the yardstick of `limit.py`;
 and the client, all on the same cores and the same disk, with a sync before every acknowledgement.
@@ -105,11 +105,14 @@ class Turns:
 class Appending:
     """One turn after the other, of all ways to append."""
 
-    def __init__(self, made: Cluster, bare: Yardstick, sync: OneSync, seconds: float) -> None:
+    def __init__(
+        self, made: Cluster, bare: Yardstick, sync: OneSync, seconds: float, connections: int
+    ) -> None:
         self.cluster = made
         self.bare = bare
         self.sync = sync
         self.seconds = seconds
+        self.connections = connections
         self.turns = Turns()
         self.node = made.under_load(SHARD)
         self.disturbed = 0
@@ -138,7 +141,7 @@ class Appending:
         turns.saturated_client.append(client)
 
     async def _independent(self) -> None:
-        pattern = partial(independent, seconds=self.seconds, connections=CONNECTIONS)
+        pattern = partial(independent, seconds=self.seconds, connections=self.connections)
         self.turns.independent_bare.append(await self._yardstick("independent", pattern))
         self.turns.independent_node.append(await self._bare("independent", pattern))
 
@@ -202,7 +205,7 @@ def _cost_us(turns: Turns, name: str, rates: list[Rate]) -> float:
     return median(costs)
 
 
-def appending_figures(turns: Turns) -> Iterator[Figure]:
+def appending_figures(turns: Turns, connections: int) -> Iterator[Figure]:
     bare = [_best(each) for each in turns.saturated_bare]
     cheapest = _least_cost_us(turns, "yardstick", turns.saturated_bare)
     for name, found in (("client", turns.saturated_client), ("bare", turns.saturated_node)):
@@ -214,7 +217,7 @@ def appending_figures(turns: Turns) -> Iterator[Figure]:
             f"{cost:.2f} against {cheapest:.2f} us of all cores for a record"
         )
         yield Figure(f"saturated, {name}", f"{ratio:.2f}", ">= 0.5", ratio >= 0.5, detail)
-    yield from _independent_figures(turns)
+    yield from _independent_figures(turns, connections)
     yield from _lone_figures(turns)
     yield from _offered_figures(turns)
 
@@ -226,17 +229,17 @@ def _least_cost_us(turns: Turns, name: str, found: list[dict[int, Rate]]) -> flo
     )
 
 
-def _independent_figures(turns: Turns) -> Iterator[Figure]:
+def _independent_figures(turns: Turns, connections: int) -> Iterator[Figure]:
     ours = [each.records_per_s for each in turns.independent_node]
     theirs = [each.records_per_s for each in turns.independent_bare]
     ratio, spread = _ratio(ours, theirs)
     cost = _cost_us(turns, "independent bare", turns.independent_node)
     bare = _cost_us(turns, "independent yardstick", turns.independent_bare)
     detail = f"{spread}; {cost:.0f} against {bare:.0f} us of all cores for a record"
-    yield Figure(f"{CONNECTIONS} connections", f"{ratio:.2f}", ">= 0.4", ratio >= 0.4, detail)
+    yield Figure(f"{connections} connections", f"{ratio:.2f}", ">= 0.4", ratio >= 0.4, detail)
     rate = median(ours)
     detail = f"{min(ours):,.0f}-{max(ours):,.0f} of {median(theirs):,.0f}/s"
-    title = f"{CONNECTIONS} connections, appends/s"
+    title = f"{connections} connections, appends/s"
     yield Figure(title, f"{rate:,.0f}", ">= 15,000", rate >= 15e3, detail)
 
 
@@ -306,14 +309,15 @@ async def measure(given: argparse.Namespace) -> tuple[list[Figure], dict[str, ob
     with ExitStack() as stack:
         within = stack.enter_context(tempfile.TemporaryDirectory(dir=given.directory))
         made = stack.enter_context(cluster(within))
-        made.create(SHARD, KEPT_BYTES)
+        made.create(SHARD, None if given.grows else KEPT_BYTES)
         if "append" in given.only:
             with yardstick_of(within) as bare:
-                appending = Appending(made, bare, OneSync(f"{within}/one-sync"), given.seconds)
+                sync = OneSync(f"{within}/one-sync")
+                appending = Appending(made, bare, sync, given.seconds, given.connections)
                 for _ in range(given.turns):
                     await appending.turn()
             found["append"] = asdict(appending.turns)
-            figures += appending_figures(appending.turns)
+            figures += appending_figures(appending.turns, given.connections)
         if "tail" in given.only:
             seconds = TAIL_SECONDS_FACTOR * given.seconds
             tails = await tailing(made, SHARD, seconds, READERS)
@@ -360,6 +364,10 @@ def main() -> None:
                            help="saturated for ten minutes, or so long")  # fmt: skip
     arguments.add_argument("--only", type=lambda text: text.split(","), default=PARTS,
                            help=f"some of {','.join(PARTS)}")  # fmt: skip
+    arguments.add_argument("--connections", type=int, default=CONNECTIONS,
+                           help="with one append in flight each")  # fmt: skip
+    arguments.add_argument("--grows", action="store_true",
+                           help="a log without a retention: every block of it is new")  # fmt: skip
     arguments.add_argument("--json", type=Path, metavar="FILE")
     given = arguments.parse_args()
     if unknown := set(given.only) - {*PARTS, "long", ""}:

@@ -27,6 +27,7 @@ from typing import Any
 import uvloop
 
 from shardlog.client import Client, ClientFailure, Producer, Range
+from shardlog.client.batching import OVERHEAD_BYTES
 
 SHARD_RUN = 100
 CHUNK_BYTES_MAX = 256 << 10
@@ -53,7 +54,7 @@ class Flow:
     """Records as fast as they are taken, evenly over all shards, until it is ended."""
 
     def __init__(self, producers: Sequence[Producer], size: int) -> None:
-        count = max(1, min(CHUNK_RECORDS_MAX, CHUNK_BYTES_MAX // size))
+        count = max(1, min(CHUNK_RECORDS_MAX, CHUNK_BYTES_MAX // (size + OVERHEAD_BYTES)))
         if len(producers) > 1:
             count = min(count, SHARD_RUN)
         self.producers = producers
@@ -406,7 +407,9 @@ def main() -> None:
     gc.freeze()
     answer = uvloop.run(PATTERNS[given.pattern](given))
     if answer is not None:
-        print(json.dumps(answer | {"client_cpu_s": time.process_time()}))
+        told = json.dumps(answer | {"client_cpu_s": time.process_time()})
+        with open(sys.stdout.fileno(), "w") as out:  # buffered, so that all of it is written
+            print(told, file=out)
 
 
 if __name__ == "__main__":

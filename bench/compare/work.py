@@ -79,7 +79,6 @@ class Worker:
         plan = self.plan
         if plan.fresh:
             self._in_cluster("sizes", REPLICAS, self._sizes)
-            self._in_cluster("shards", REPLICAS, self._shards)
         for replicas in plan.replicas:
             self._in_cluster(f"replicas_{replicas}", replicas, self._replicas)
         if plan.log_mib:
@@ -87,6 +86,8 @@ class Worker:
         pauses = [self.outcome.figures["pause"]] if "pause" in self.outcome.figures else []
         for _ in range(1, plan.kills):
             self._in_cluster("pause", REPLICAS, lambda running: pauses.append(self._again(running)))
+        if plan.fresh:  # the last: a thousand of them may take all the time there is
+            self._in_cluster("shards", REPLICAS, self._shards)
         if pauses:
             ranked = sorted(pauses)
             self.outcome.figures["pause"] = ranked[len(ranked) // 2]
@@ -261,8 +262,9 @@ class Worker:
         running.create(log, shards)
         creating_s = time.monotonic() - begun
         before = running.used()
+        warm_up_s = max(1, shards // 100)  # a producer of each has to find its shard first
         answer = _asked(running, "saturated", log=log, seconds=self.plan.seconds, shards=shards,
-                             warm_up=1)  # fmt: skip
+                        warm_up=warm_up_s)  # fmt: skip
         after = running.used()
         return {
             f"shards_{shards}": answer["records"] / answer["seconds"],
