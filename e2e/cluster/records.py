@@ -10,20 +10,24 @@ import asyncio
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from e2e.cluster.release import NAME, Release
-from e2e.kubernetes import kubectl
-from e2e.processes import start
+from e2e.kubernetes import Refused, kubectl
+from e2e.processes import CannotStart, start
+from shardlog.metadata.etcd.settings import EtcdSettings
 from shardlog.metadata.etcd.store import EtcdStore
+from shardlog.metadata.failures import Unavailable
 from shardlog.metadata.records import decode_shard, shard_key
 from shardlog.metadata.store import ABSENT, Change
 from shardlog.protocol.messages import Operation
 from shardlog.protocol.shard import Shard, Status
 
 MEMBER = f"{NAME}-etcd-0"
+ANSWER_MS = 20_000
+"""Every question goes by way of kubectl, the API server and a kubelet."""
 FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 
@@ -114,33 +118,49 @@ class Records:
 
 @contextmanager
 def records_of(release: Release) -> Iterator[Records]:
+    """A member that has just come back may be Ready and not answer yet: it is asked again."""
+    with asyncio.Runner() as runner, ExitStack() as held:
+
+        def opened() -> EtcdStore:
+            with ExitStack() as opening:
+                url = opening.enter_context(_forwarded(release))
+                settings = replace(
+                    EtcdSettings.from_url(url),
+                    connect_timeout_ms=ANSWER_MS,
+                    request_timeout_ms=ANSWER_MS,
+                )
+                try:
+                    store = runner.run(EtcdStore.open(settings))
+                except Unavailable as failure:
+                    raise Refused(str(failure)) from failure
+                held.push(opening.pop_all())
+                return store
+
+        store = release.until(opened, f"{MEMBER} does not answer")
+        try:
+            yield Records(release, store, runner)
+        finally:
+            runner.run(store.close())
+
+
+@contextmanager
+def _forwarded(release: Release) -> Iterator[str]:
+    """The URL of etcd, by a port of this machine."""
     release.until(
         lambda: (member := release.pod(MEMBER)) and member.is_ready, f"{MEMBER} is not Ready"
     )
+    kubeconfig = f"--kubeconfig={release.cluster.kubernetes.kubeconfig}"
+    which = ("port-forward", "--address=127.0.0.1", f"pod/{MEMBER}", ":2379")
     with tempfile.TemporaryDirectory(prefix="shardlog-e2e-") as temporary:
-        command = [
-            *(kubectl(), f"--kubeconfig={release.cluster.kubernetes.kubeconfig}"),
-            *(
-                "-n",
-                release.namespace,
-                "port-forward",
-                "--address=127.0.0.1",
-                f"pod/{MEMBER}",
-                ":2379",
-            ),
-        ]
+        command = [kubectl(), kubeconfig, "-n", release.namespace, *which]
         forwarding = start("port-forward", command, Path(temporary))
         try:
             forwarding.await_ready(
                 lambda: FORWARDING.search(forwarding.log.read_text()) is not None
             )
             port = FORWARDING.findall(forwarding.log.read_text())[0]
-            url = f"etcd://127.0.0.1:{port}/shardlog/{release.namespace}/"
-            with asyncio.Runner() as runner:
-                store = runner.run(EtcdStore.open(url))
-                try:
-                    yield Records(release, store, runner)
-                finally:
-                    runner.run(store.close())
+            yield f"etcd://127.0.0.1:{port}/shardlog/{release.namespace}/"
+        except CannotStart as failure:
+            raise Refused(str(failure)) from failure
         finally:
             forwarding.stop()
