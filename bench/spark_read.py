@@ -26,7 +26,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +41,7 @@ from shardlog.protocol.entry import GENESIS_CHECKSUM, Kind, sealed
 from shardlog.protocol.header_bytes import pack_header
 from shardlog.snapshots.archive import Archive, segment_name
 from shardlog.snapshots.destination import Destination
+from shardlog.snapshots.digest import digest_of
 from shardlog.snapshots.gathering import SEGMENT_BYTES, Gathering
 from shardlog.snapshots.manifest import Manifest, SegmentInfo, history_of
 from shardlog.snapshots.rooms import Rooms
@@ -74,7 +74,7 @@ def snapshot_of(url: str, records: int, record_bytes: int) -> Manifest:
     def finish() -> None:
         index = gathering.made()
         data = b"".join(gathering.taken())
-        digest = sha256(data).hexdigest()
+        digest = digest_of(data)
         name = segment_name(index.base, index.end, digest)
         archive.destination.put(archive.segment_path(name), data)
         segments.append(SegmentInfo.of(name, len(data), digest, index))

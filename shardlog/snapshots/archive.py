@@ -1,7 +1,7 @@
 """One shard's snapshots at a destination: which there are, and the segments they share.
 
     SHARD/snapshots/ID.json
-    SHARD/segments/FIRST-END-SHA256.segment
+    SHARD/segments/FIRST-END-DIGEST.segment
     SHARD/running/…                           who is at work now, see `marks`
 
 A segment's name tells its range, so that one that no manifest names, because whoever made it was
@@ -17,11 +17,12 @@ from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
 from shardlog.snapshots.destination import Destination
+from shardlog.snapshots.digest import PATTERN as DIGEST
 from shardlog.snapshots.failures import Damaged, NoSuchSnapshot, ObjectMissing
 from shardlog.snapshots.manifest import Manifest, SegmentInfo, read_manifest
 from shardlog.snapshots.segment_bytes import FOOT, HEAD, Index, tail_bytes, unpack_index
 
-_SEGMENT = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{64})\.segment")
+_SEGMENT = re.compile(rf"(\d{{20}})-(\d{{20}})-({DIGEST})\.segment")
 _ID = re.compile(r"[0-9A-Za-z.-]{1,80}")
 _BEGUN = re.compile(r"(\d{8}T\d{6})\.(\d{3})Z-[0-9a-f]{8}")
 FOOT_GUESS_BYTES = 64 << 10

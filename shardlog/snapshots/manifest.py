@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from shardlog.snapshots.digest import digest_in, field_of
 from shardlog.snapshots.failures import Damaged
 from shardlog.snapshots.segment_bytes import GIVEN_UP, OWN_TIMES, Index, Span, Writer
 from shardlog.transport.compression import Compression
 
 FORMAT = "shardlog-snapshot"
-VERSION = 1
+VERSION = 2
+READABLE = (1, VERSION)
+"""In version 1 segments are called by their SHA-256."""
 SESSIONS_MAX = 256
 """So many sessions are told, those used last: what a leader remembers by default."""
 
@@ -59,12 +62,13 @@ class SegmentInfo:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
+        algorithm, digest = field_of(self.digest)
         return {
             "name": self.name,
             "first": self.base,
             "end": self.end,
             "bytes": self.size,
-            "sha256": self.digest,
+            algorithm: digest,
             "parent": f"{self.parent:016x}",
             "head": f"{self.head:016x}",
             "entries": self.entries,
@@ -86,7 +90,7 @@ class SegmentInfo:
         kinds = [Compression[name.upper()] for name in found["compression"]]
         return cls(
             _text(found["name"]), _number(found["first"]), _number(found["end"]),
-            _number(found["bytes"]), _text(found["sha256"]), int(found["parent"], 16),
+            _number(found["bytes"]), digest_in(found), int(found["parent"], 16),
             int(found["head"], 16), _number(found["entries"]), _number(found["batches"]),
             _number(found["records"]), _number(found["earliest_ms"]), _number(found["latest_ms"]),
             bool(found["own_times"]), bool(found.get("given_up")),
@@ -171,7 +175,7 @@ def read_manifest(name: str, data: bytes) -> Manifest:
         found = json.loads(data)
         if found["format"] != FORMAT:
             raise Damaged(name, "it is no manifest of a snapshot")
-        if found["version"] != VERSION:
+        if found["version"] not in READABLE:
             raise Damaged(name, f"its version is {found['version']}, and {VERSION} is known here")
         checksum = found.pop("checksum")
         if checksum != _checksum(found):

@@ -12,12 +12,12 @@ import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from shardlog.protocol.entry import Header
 from shardlog.snapshots.archive import Archive, Piece, segment_name
 from shardlog.snapshots.destination import Begun
+from shardlog.snapshots.digest import Digesting
 from shardlog.snapshots.gathering import Gathering
 from shardlog.snapshots.manifest import SegmentInfo
 from shardlog.snapshots.rooms import ROOM_BYTES, Rooms
@@ -62,7 +62,7 @@ class Passage:
         self._file = file
         self._kept: list[memoryview] = []  # all parts, unless they are written at once
         self._size = 0  # of all parts
-        self._sha256 = sha256()
+        self._digesting = Digesting()
         self._underway: list[asyncio.Future[Any]] = []
         self._in_thread = asyncio.get_running_loop().run_in_executor
 
@@ -74,7 +74,7 @@ class Passage:
 
     def _hand_on(self) -> None:
         for part in self.gathering.taken():
-            hashed = self._in_thread(self._works.hashing, self._sha256.update, part)
+            hashed = self._in_thread(self._works.hashing, self._digesting.update, part)
             if self._file is None:
                 self._kept.append(part)
                 self._underway.append(hashed)
@@ -96,7 +96,7 @@ class Passage:
         index = self.gathering.made()
         self._hand_on()
         await asyncio.gather(*self._underway)
-        digest = self._sha256.hexdigest()
+        digest = self._digesting.digest()
         name = segment_name(index.base, index.end, digest)
         there = pieces.get(name)
         missing = there is None or there.size != self._size

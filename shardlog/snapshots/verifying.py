@@ -7,9 +7,9 @@ wants to know what is not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 
 from shardlog.snapshots.archive import Archive
+from shardlog.snapshots.digest import is_digest_of
 from shardlog.snapshots.failures import Damaged, ObjectMissing
 from shardlog.snapshots.manifest import Manifest, SegmentInfo
 from shardlog.snapshots.reading import GivenUp, block_entries, lost_among
@@ -50,7 +50,7 @@ def verify_segment(archive: Archive, info: SegmentInfo) -> list[GivenUp]:
         raise Damaged(url, "it is missing", info.base) from failure
     if len(data) != info.size:
         raise Damaged(url, f"it has {len(data)} bytes, not {info.size}", info.base)
-    sound = sha256(data).hexdigest() == info.digest
+    sound = is_digest_of(info.digest, data)
     try:
         lost = _verify_entries(archive, info, data)
     except Damaged as failure:
@@ -58,7 +58,7 @@ def verify_segment(archive: Archive, info: SegmentInfo) -> list[GivenUp]:
             failure if failure.offset is not None else Damaged(url, failure.reason, info.base)
         ) from failure
     if not sound:
-        raise Damaged(url, "its SHA-256 is another", info.base)
+        raise Damaged(url, "its digest is another", info.base)
     return lost
 
 

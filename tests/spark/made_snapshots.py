@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 
 from shardlog.checksum import seal, seal_body
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Header, Kind, marker, sealed
 from shardlog.protocol.header_bytes import pack_header
 from shardlog.snapshots.archive import Archive, segment_name
 from shardlog.snapshots.destination import Destination
+from shardlog.snapshots.digest import digest_of
 from shardlog.snapshots.gathering import Gathering
 from shardlog.snapshots.manifest import Manifest, SegmentInfo, history_of
 from shardlog.snapshots.rooms import Rooms
@@ -57,7 +57,7 @@ class Made:
         archive = Archive(Destination(url, make=True), self.shard)
         index = self._gathering.made()
         data = b"".join(self._gathering.taken())
-        digest = sha256(data).hexdigest()
+        digest = digest_of(data)
         name = segment_name(index.base, index.end, digest)
         archive.destination.put(archive.segment_path(name), data)
         segments = (SegmentInfo.of(name, len(data), digest, index),)
