@@ -234,11 +234,12 @@ class _Creation:
                         passage = await putting.begin(
                             header.base, header.parent, maybe_there=cut is not None
                         )
-                    await passage.add(header, raw)
+                    passage.add(header, raw)
                     self._progress.read_bytes += len(raw)
                     if self._is_long_enough(passage.gathering, cut):
                         await self._finish(passage, putting)
                         passage = None
+                await putting.until_room()
                 self._progress.at = entries[-1].header.end
                 self._progress.changed()
             if passage is not None:

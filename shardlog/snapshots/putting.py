@@ -66,11 +66,9 @@ class Passage:
         self._underway: list[asyncio.Future[Any]] = []
         self._in_thread = asyncio.get_running_loop().run_in_executor
 
-    async def add(self, header: Header, raw: memoryview) -> None:
+    def add(self, header: Header, raw: memoryview) -> None:
         self.gathering.add(header, raw)
         self._hand_on()
-        while len(self._works.parts) > PARTS_MAX:
-            await asyncio.wait([self._works.parts.popleft()])
 
     def _hand_on(self) -> None:
         for part in self.gathering.taken():
@@ -142,6 +140,12 @@ class Putting:
     @property
     def is_idle(self) -> bool:
         return not self._underway
+
+    async def until_room(self) -> None:
+        """Not too many parts wait to be written."""
+        parts = self._works.parts
+        while len(parts) > PARTS_MAX:
+            await asyncio.wait([parts.popleft()])
 
     async def begin(self, base: int, parent: int, *, maybe_there: bool) -> Passage:
         file = None
