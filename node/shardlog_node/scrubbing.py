@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shardlog_node.host import HostedReplica, NodeHost
 
 PIECE_ENTRIES = 64
-PIECE_BYTES = 128 << 10
+PIECE_BYTES = 256 << 10
 REST_MIN_MS = 5
 IDLE_MS = 1000
 

@@ -48,7 +48,7 @@ RUN_SLOTS = 256
 """A raw range has no more entries."""
 WALK_SLOTS = 64
 MAKING = f"making{SUFFIX}"
-GROUP_BYTES_MAX = 1 << 20
+GROUP_BYTES_MAX = 2 << 20
 """No more bytes of entries than this, or else one single entry, are on their way to the disk."""
 
 

@@ -22,9 +22,11 @@ READ_BYTES = 256 << 10
 RESERVED_AFTER_BYTES = 16 << 10
 RESERVED_TIMES = 16
 """Room is reserved for a frame of which at least one in so many bytes is here."""
-SPARES_MAX = 4
+SPARES_MAX = 12
+SPARES_BYTES_MAX = 16 << 20
+"""So many rooms, and bytes of them, are kept: more than are on their way from one who feeds us."""
 SPARE_BYTES_MAX = 4 << 20
-"""So many rooms are kept for the next frames, and none that is longer."""
+"""A longer one is not kept."""
 
 
 class _Scratch(local):
@@ -46,8 +48,10 @@ class Spares:
     def keep(self, room: bytearray) -> None:
         """It may still be looked at."""
         if len(room) <= SPARE_BYTES_MAX:
-            del self._rooms[: 1 - SPARES_MAX]
-            self._rooms.append(room)
+            rooms = self._rooms
+            rooms.append(room)
+            while len(rooms) > SPARES_MAX or sum(map(len, rooms)) > SPARES_BYTES_MAX:
+                del rooms[0]
 
     def take(self, size: int) -> bytearray:
         """A room that nobody looks at; what stands in it may be anything."""

@@ -12,6 +12,8 @@ from shardlog.transport.inlet import (
     READ_BYTES,
     RESERVED_AFTER_BYTES,
     RESERVED_TIMES,
+    SPARE_BYTES_MAX,
+    SPARES_BYTES_MAX,
     SPARES_MAX,
     Inlet,
     Spares,
@@ -87,6 +89,18 @@ def test_a_room_is_used_again_once_nobody_looks_at_its_frame():
     frame.release()
     assert spares.take(300) is room
     assert len(room) == 300
+
+
+@pytest.mark.parametrize("length", [RESERVED_AFTER_BYTES, 1 << 20, SPARE_BYTES_MAX])
+def test_few_rooms_are_kept_and_the_latest(length: int):
+    spares = Spares()
+    rooms = [bytearray(length) for _ in range(2 * SPARES_MAX)]
+    for room in rooms:
+        spares.keep(room)
+    most = min(SPARES_MAX, SPARES_BYTES_MAX // length)
+    taken = [spares.take(length) for _ in range(most + 1)]
+    assert all(one is other for one, other in zip(taken, rooms[-most:], strict=False))
+    assert all(taken[-1] is not room for room in rooms)
 
 
 def test_what_was_in_a_room_is_not_in_the_next_frame():
