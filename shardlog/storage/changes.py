@@ -135,8 +135,11 @@ def _moved(root: Root, new: Superblock, end: int) -> movement.Records:
 # --- the log -----------------------------------------------------------------------------------
 
 
-def begin_segment(files: ReplicaFiles, base: int, length: int) -> None:
-    """Make the segment that the entry at `base` goes to; what was lost there is settled."""
+def begin_segment(files: ReplicaFiles, base: int, length: int, passing: bool) -> None:
+    """Make the segment that the entry at `base` goes to; what was lost there is settled.
+
+    The one before it is full now, and in memory unless its entries were only `passing`.
+    """
     if files.segments.doubt:
         truncate(files, base)
     items = files.segments.items
@@ -144,6 +147,8 @@ def begin_segment(files: ReplicaFiles, base: int, length: int) -> None:
         files.count_segments()
         return
     files.add_segment(base, length)
+    if items and not passing:
+        files.handles.recent.filled(items[-1].bodies)
 
 
 def truncate(files: ReplicaFiles, end: int) -> None:

@@ -421,8 +421,12 @@ class Segment:
 
 
 def remove(handles: Handles, path: str) -> None:
-    handles.forget(path)
+    """Forgotten when it is gone: whoever opens it a moment before must not leave it to the next.
+
+    There may be another file of that name soon.
+    """
     handles.files.remove(path)
+    handles.forget(path)
 
 
 def wipe(file: File, position: int, end: int) -> bool:

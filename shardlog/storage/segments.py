@@ -154,8 +154,6 @@ class Segments:
             self.handles, self.spares, self.directory, head, plan.zeroed_bytes, lost
         )
         self._set((*self.items, made))
-        if last is not None:
-            self.handles.recent.filled(last.bodies)
         return made
 
     def start_over(self, first: int) -> None:

@@ -294,7 +294,8 @@ class Store:
             first = self._queue[0]
             assert isinstance(first, Append)
             base, length = first.entry.header.base, len(first.entry.body)
-            round_.alone = lambda: changes.begin_segment(self.files, base, length)
+            passing = round_.passing
+            round_.alone = lambda: changes.begin_segment(self.files, base, length, passing)
 
     def _next_group(self) -> Group | None:
         """An empty group, at the log's end."""

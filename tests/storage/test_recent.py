@@ -103,3 +103,21 @@ def test_all_shards_of_a_volume_share_the_bound(tmp_path: Path):
             perform(store, *BEGIN, write(ENTRIES[: 2 * SLOTS + 1], 1))
     first = stores[0].files.segments.items
     assert [path for path, *_ in files.watch.dropped] == [each.path for each in first[:2]]
+
+
+def test_what_only_passes_lets_nobody_else_go(tmp_path: Path):
+    """It has left memory by itself, as it came."""
+    files = WatchedFiles()
+    idle = begun(files, tmp_path / "idle", 2 * BODIES)
+    handles = idle.files.handles
+    with closing(handles):
+        perform(idle, write(ENTRIES[: 2 * SLOTS + 1], 1))
+        behind, _ = Store.open(handles, str(tmp_path / "behind"), SHARD, NODE, SMALL)
+        perform(behind, *BEGIN)
+        behind.passing = True
+        perform(behind, write(ENTRIES[: 4 * SLOTS + 1], 1))
+        mine = {each.path for each in idle.files.segments.items}
+        assert not [path for path, *_ in files.watch.dropped if path in mine]
+        behind.passing = False
+        perform(behind, write(ENTRIES[4 * SLOTS + 1 : 6 * SLOTS + 1], 1))
+        assert [path for path, *_ in files.watch.dropped if path in mine]
