@@ -56,14 +56,16 @@ class ShardPace:
         self._quiet_s = 0.0
         self.appended_per_s = 0.0
 
-    def look(self, written_bytes: int, passed_s: float, leads: bool) -> int:
-        """How much is new."""
+    @property
+    def protected_per_s(self) -> float:
+        """Nothing, once clients have stopped."""
+        return self.appended_per_s if self._quiet_s < QUIET_S else 0.0
+
+    def look(self, written_bytes: int, under_way: bool, passed_s: float, leads: bool) -> int:
+        """How much is new.  A slow disk is no pause of the clients: something is `under_way`."""
         new = written_bytes - self._seen_bytes if leads else 0
         self._seen_bytes = written_bytes
-        self._quiet_s = 0.0 if new else self._quiet_s + passed_s
-        if self._quiet_s >= QUIET_S:
-            self.appended_per_s = 0.0
-            return new
+        self._quiet_s = 0.0 if new or under_way else self._quiet_s + passed_s
         weight = min(passed_s / SMOOTH_S, 1.0)
         self.appended_per_s += (new / passed_s - self.appended_per_s) * weight
         return new
@@ -110,8 +112,9 @@ class Pace:
         for each in list(self._written):
             replica, way = each.replica, each.gate.way
             leads = replica.lead is not None
-            new = each.pace.look(each.store.written_bytes, passed_s, leads)
-            appended_per_s += each.pace.appended_per_s
+            store = each.store
+            new = each.pace.look(store.written_bytes, bool(store.fresh), passed_s, leads)
+            appended_per_s += each.pace.protected_per_s
             ends = each.stopped or each.pace.appended_per_s < 1
             way.look(passed_s, new, replica.log.end, None if ends else _foremost(replica))
             if each.gate.narrow:
@@ -125,7 +128,7 @@ class Pace:
         limits = self._limits
         most = limits.bytes_per_s_max / hungry if limits.bytes_per_s_max else float("inf")
         if self.busy:
-            share = each.pace.appended_per_s * limits.busy_percent / 100 * _behind(each.replica)
+            share = each.pace.protected_per_s * limits.busy_percent / 100 * _behind(each.replica)
             most = min(most, max(share, max(self._light_per_s, LEAST_BYTES_PER_S) / hungry))
         left = each.replica.feed_bytes or 0
         return int(min(left + most * passed_s, max(BURST_BYTES, most * BURST_S)))

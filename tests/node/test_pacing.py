@@ -48,6 +48,7 @@ class Machine:
 @dataclass
 class Files:
     written_bytes: int = 0
+    fresh: dict[int, Any] = field(default_factory=dict)
 
 
 class Hosted:
@@ -109,6 +110,41 @@ def test_a_pause_between_two_appends_ends_no_bound():
     node.run(2, appended_per_s=100 * MIB)
     node.run(QUIET_S - 2 * TICK_S)
     assert node.pace.busy
+
+
+def run_in_bursts(node: Node, pause_s: float, times: int, *, under_way: bool) -> list[bool]:
+    """Appends are durable all at once, after each pause; whether the node was busy at its end."""
+    first = node.hosted[0]
+    found = []
+    for _ in range(times):
+        first.store.fresh = {0: None} if under_way else {}
+        node.run(pause_s)
+        found.append(node.pace.busy)
+        first.store.fresh = {}
+        node.run(TICK_S, appended_per_s=int(50 * MIB * pause_s / TICK_S))
+    return found
+
+
+def test_a_slow_disk_is_no_pause_of_the_clients():
+    node = Node(PaceLimits(), Hosted())
+    node.run(2, appended_per_s=50 * MIB)
+    assert all(run_in_bursts(node, 3 * QUIET_S, 10, under_way=True))
+    assert not any(run_in_bursts(node, 3 * QUIET_S, 10, under_way=False))
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_appends_give_way_whatever_the_pauses_between_them(under_way: bool):
+    """The one behind gets nine tenths of what is appended, so it never catches up."""
+    node = Node(PaceLimits(), Hosted())
+    first = node.hosted[0]
+    first.replica.lead.positions = [0]
+    gave_way = 0
+    for _ in range(60):
+        run_in_bursts(node, 2 * QUIET_S, 1, under_way=under_way)
+        first.replica.log.end += 100
+        first.replica.lead.positions[0] += 90
+        gave_way += first.gate.way.bytes_per_s is not None
+    assert gave_way > 30
 
 
 def test_a_few_appends_do_not_make_a_node_busy():
