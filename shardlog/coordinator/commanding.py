@@ -17,6 +17,7 @@ from shardlog.protocol.coordination import BUSY, Accepted, Command, Rejected
 
 COMMAND_TIMEOUT_MS = 10_000
 HEARD_MS = 2
+IN_DOUBT = Rejected(0, "no answer in time: it may be done, or not")
 
 
 class Commander:
@@ -31,21 +32,24 @@ class Commander:
 
     async def command(self, shard: str, command: Command) -> Accepted | Rejected:
         """`Unavailable` if the store does not answer when it is asked what stands now."""
-        answer: Accepted | Rejected = Rejected(0, "no answer in time: it may be done, or not")
         async with self._turns[shard]:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
-                    answer = await self._obeyed(shard, command)
+            answer = await self._obeyed(shard, command)
         if isinstance(answer, Accepted):
             await self.catch_up(shard)
         return answer
 
     async def _obeyed(self, shard: str, command: Command) -> Accepted | Rejected:
-        while True:
-            answer = await self.host.command(shard, command)
-            if not isinstance(answer, Rejected) or answer.reason != BUSY:
-                return answer
-            await asyncio.sleep(HEARD_MS / 1000)
+        """One that was refused as busy to the end is not done; one without an answer may be."""
+        answer: Accepted | Rejected = IN_DOUBT
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COMMAND_TIMEOUT_MS / 1000):
+                while True:
+                    answer = IN_DOUBT
+                    answer = await self.host.command(shard, command)
+                    if not isinstance(answer, Rejected) or answer.reason != BUSY:
+                        break
+                    await asyncio.sleep(HEARD_MS / 1000)
+        return answer
 
     async def catch_up(self, shard: str) -> None:
         """Until the host knows of the shard what stands in the store now."""

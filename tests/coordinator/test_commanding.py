@@ -32,8 +32,23 @@ def test_a_command_is_judged_when_the_one_before_it_is_done():
     assert isinstance(answer, Accepted) or answer.reason == "a reconfiguration is in progress"
 
 
-def test_a_command_without_an_end_is_told_of(monkeypatch: pytest.MonkeyPatch):
+def test_a_command_that_was_never_accepted_is_not_in_doubt(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(commanding, "COMMAND_TIMEOUT_MS", 0)
     _, answer = asyncio.run(met_by_another(Cluster("a b c d")))
+    assert isinstance(answer, Rejected)
+    assert answer.reason == BUSY
+
+
+def test_a_command_without_an_answer_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(commanding, "COMMAND_TIMEOUT_MS", 0)
+
+    async def asked(cluster: Cluster) -> Accepted | Rejected:
+        host = cluster.host()
+        async with cluster.running(host):
+            await host.command(SHARD, CREATE)
+            await until(host, steady)
+            return await Commander(host).command(SHARD, Expand("d"))
+
+    answer = asyncio.run(asked(Cluster("a b c d")))
     assert isinstance(answer, Rejected)
     assert "it may be done, or not" in answer.reason
