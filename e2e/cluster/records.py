@@ -155,12 +155,13 @@ def _forwarded(release: Release) -> Iterator[str]:
         command = [kubectl(), kubeconfig, "-n", release.namespace, *which]
         forwarding = start("port-forward", command, Path(temporary))
         try:
-            forwarding.await_ready(
-                lambda: FORWARDING.search(forwarding.log.read_text()) is not None
-            )
+            try:
+                forwarding.await_ready(
+                    lambda: FORWARDING.search(forwarding.log.read_text()) is not None
+                )
+            except CannotStart as failure:
+                raise Refused(str(failure)) from failure
             port = FORWARDING.findall(forwarding.log.read_text())[0]
             yield f"etcd://127.0.0.1:{port}/shardlog/{release.namespace}/"
-        except CannotStart as failure:
-            raise Refused(str(failure)) from failure
         finally:
             forwarding.stop()

@@ -176,7 +176,8 @@ def read_manifest(name: str, data: bytes) -> Manifest:
         if found["format"] != FORMAT:
             raise Damaged(name, "it is no manifest of a snapshot")
         if found["version"] not in READABLE:
-            raise Damaged(name, f"its version is {found['version']}, and {VERSION} is known here")
+            known = " and ".join(map(str, READABLE))
+            raise Damaged(name, f"its version is {found['version']}; {known} are known here")
         checksum = found.pop("checksum")
         if checksum != _checksum(found):
             raise Damaged(name, "its checksum is another")
