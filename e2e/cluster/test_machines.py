@@ -62,7 +62,9 @@ def lead_alone(it: Scenario, machine: str) -> str:
             ended = it.operate("Swap", oldNode=other, newNode=elsewhere)
             assert ended["phase"] == "Succeeded", ended
     it.until_leader(member)
-    assert it.members().isdisjoint(set(here) - {member})
+    it.release.until(
+        lambda: it.members().isdisjoint(set(here) - {member}), f"{machine} has two of {it.shard}"
+    )
     return member
 
 
