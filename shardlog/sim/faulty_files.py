@@ -133,6 +133,9 @@ class FaultyFile:
         self.sync()
         self._content.settle()
 
+    def fetch(self, position: int, length: int) -> None:
+        """As with `drop`."""
+
     def drop(self, position: int, length: int) -> None:
         """What can be read is the same, wherever it is kept."""
 

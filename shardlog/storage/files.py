@@ -52,6 +52,9 @@ class File(Protocol):
         wrote can then be read, but is not durable, and may never have reached the medium.
         """
 
+    def fetch(self, position: int, length: int) -> None:
+        """What is there will be read soon: the disk may begin with it."""
+
     def drop(self, position: int, length: int) -> None:
         """What is durable there will hardly be read soon: no need to keep it in memory."""
 

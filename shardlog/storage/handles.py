@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TypeVar
 
+from shardlog.storage.ahead import Ahead
 from shardlog.storage.failures import TooManyOpenFiles
 from shardlog.storage.files import File, Files
 from shardlog.storage.recent import Recent
@@ -67,16 +68,22 @@ class Handles:
     """`open_files_max` bounds those that nobody uses; those in use are bounded by the users.
 
     `recent` knows which full segments are in the page cache; without a bound the kernel does.
+    `ahead` fetches others, by `later` if they must not keep anybody waiting.
     """
 
     def __init__(
-        self, files: Files, open_files_max: int = 256, recent_bytes_max: int | None = None
+        self,
+        files: Files,
+        open_files_max: int = 256,
+        recent_bytes_max: int | None = None,
+        later: Callable[[Callable[[], None]], object] = lambda act: act(),
     ) -> None:
         self.files: Files = Sparing(files, self.close_idle)
         self.open_files_max = open_files_max
         self._lock = RLock()
         self._open: OrderedDict[str, Held] = OrderedDict()
         self.recent = Recent(self.use, recent_bytes_max)
+        self.ahead = Ahead(self.use, later)
 
     def pin(self, path: str) -> File:
         """The open file; it stays open until `unpin`."""

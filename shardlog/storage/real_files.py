@@ -197,6 +197,9 @@ class RealFile:
         self.sync()
         self._advise(0, 0, os.POSIX_FADV_DONTNEED)
 
+    def fetch(self, position: int, length: int) -> None:
+        self._advise(position, length, os.POSIX_FADV_WILLNEED)
+
     def drop(self, position: int, length: int) -> None:
         """Only a hint: pages of which a part is meant stay, and so do those not written yet."""
         self._advise(position, length, os.POSIX_FADV_DONTNEED)

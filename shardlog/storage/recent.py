@@ -36,6 +36,9 @@ class Recent:
         self._bytes = 0
         self._lock = Lock()
 
+    def keeps(self, path: str) -> bool:
+        return path in self._kept
+
     def filled(self, stretch: Stretch) -> None:
         """It is the newest now; the oldest are let go of."""
         if self._bytes_max is None:

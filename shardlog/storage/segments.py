@@ -325,6 +325,7 @@ class Segments:
                 data = file.read(raw.position, raw.length)
         except DiskFailed:
             return _NOTHING
+        self._read_on(raw)
         found: list[Entry] = []
         view, at = memoryview(data), 0
         for header in headers[: raw.count]:
@@ -340,6 +341,13 @@ class Segments:
         run = EntryRun(found)
         run.raw = view[:at]
         return run
+
+    def _read_on(self, raw: Raw) -> None:
+        """Who reads entries that are not in memory mostly wants those behind them next."""
+        segment = self.holding(raw.first)
+        if segment is None or segment is self.items[-1] or self.handles.recent.keeps(raw.path):
+            return
+        self.handles.ahead.has_read(raw.path, raw.position + raw.length, segment.head.size)
 
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole entries that stand one behind the other, from the one that holds `start` on.

@@ -177,8 +177,10 @@ class Volume:
         self.node = node
         self.plan = plan or Plan()
         self.limits = limits or VolumeLimits()
-        self.handles = Handles(files, self.limits.open_files_max, self.limits.recent_bytes_max)
         self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
+        self.handles = Handles(
+            files, self.limits.open_files_max, self.limits.recent_bytes_max, self._threads.submit
+        )
         self._performer = Performer(self._perform, self._performed)
         self._promptness = Promptness(self.limits.on_loop_us_max)
         self._woken: dict[Hosted, None] = {}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Event, Lock, Thread, current_thread
 
 from shardlog.protocol.effects import Format, Recovered, Sync, WriteEntries, WriteSuperblock
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry
@@ -158,6 +158,8 @@ class Watch:
     events: list[tuple[str, str]] = field(default_factory=list)
     buffers: list[tuple[str, int]] = field(default_factory=list)
     dropped: list[tuple[str, int, int]] = field(default_factory=list)
+    fetched: list[tuple[str, int, int]] = field(default_factory=list)
+    fetching: list[Thread] = field(default_factory=list)
     failing: Callable[[str], bool] = field(default=lambda path: False)
     full: bool = False
     open_files: int = 0
@@ -205,6 +207,12 @@ class WatchedFile(RealFile):
 
     def sync(self) -> None:
         self.watch.synced(self.path)
+
+    def fetch(self, position: int, length: int) -> None:
+        with self.watch.lock:
+            self.watch.fetched.append((self.path, position, length))
+            self.watch.fetching.append(current_thread())
+        super().fetch(position, length)
 
     def drop(self, position: int, length: int) -> None:
         with self.watch.lock:
