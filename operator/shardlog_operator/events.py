@@ -59,17 +59,18 @@ def manifest(told: Told, about: Json, component: str, instance: str, now_s: floa
 
 
 def changes(before: Shard | None, now: Shard | None) -> list[Told]:
-    """What became of a shard between two looks at its record; the first look tells nothing."""
-    if before is None or now is None or before == now:
+    """What became of a shard between two looks at its record; None: there was none."""
+    if now is None or before == now:
         return []
+    if before is None:
+        return _elected(now)
     found: list[Told] = []
     if now.halted and not before.halted:
         found.append(Told("Halted", now.halted, warning=True))
     if now.status is Status.ELECTION and before.status is not Status.ELECTION:
         found.append(Told("Electing", f"epoch {now.epoch}: a leader is elected"))
-    elected = now.status is Status.STEADY and now.leader is not None
-    if elected and now.leader and (before.leader, before.status) != (now.leader, now.status):
-        found.append(Told("LeaderElected", f"epoch {now.epoch}: {now.leader.node} leads"))
+    if (before.leader, before.status) != (now.leader, now.status):
+        found += _elected(now)
     if now.change and now.change != before.change:
         found.append(Told("Reconfiguring", f"epoch {now.epoch}: {described(now)}"))
     members, were = _nodes(now), _nodes(before)
@@ -81,6 +82,12 @@ def changes(before: Shard | None, now: Shard | None) -> list[Told]:
         told = f"epoch {now.epoch}: {described(before)}"
         found.append(Told("ReconfigurationAborted", told, warning=True))
     return found
+
+
+def _elected(now: Shard) -> list[Told]:
+    if now.status is not Status.STEADY or now.leader is None:
+        return []
+    return [Told("LeaderElected", f"epoch {now.epoch}: {now.leader.node} leads")]
 
 
 def _was_changing(before: Shard, now: Shard) -> bool:

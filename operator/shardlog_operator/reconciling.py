@@ -60,7 +60,8 @@ class Known:
     """Of one Shard, between two reconciles: when it is lost nothing but a moment is."""
 
     failures: int = 0
-    # The record that events were told of.
+    # The record that events were told of, if it was looked for.
+    looked: bool = False
     told: Shard | None = None
     heard: Heard = field(default_factory=Heard)
     positions_s: float = NEVER_S
@@ -177,6 +178,7 @@ class Reconciler:
         if spec.deleting:
             return await self._end(body, spec, known, trouble)
         trouble = trouble or await self._missing(body)
+        self._tell_changes(body, self._own(name), known)
         found = Plan()
         if trouble is None:
             found = await self._carry_out(body, plan(self._situation(spec)), known)
@@ -286,9 +288,10 @@ class Reconciler:
             self.poster.tell(body, Told("Adopted", f"the shard was there already, on {nodes}"))
 
     def _tell_changes(self, body: Json, record: Shard | None, known: Known) -> None:
-        for told in events.changes(known.told, record):
+        """The first look tells nothing; a shard that we create may be led at the next one."""
+        for told in events.changes(known.told, record) if known.looked else ():
             self.poster.tell(body, told)
-        known.told = record
+        known.looked, known.told = True, record
 
     def _tell_stuck(self, body: Json, waiting: Waiting | None, known: Known) -> None:
         stuck = waiting if waiting is not None and waiting.stuck else None

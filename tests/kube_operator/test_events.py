@@ -30,7 +30,9 @@ ABOUT = {
 @pytest.mark.parametrize(
     ("before", "now", "reasons"),
     [
-        (None, record(), []),
+        (None, None, []),
+        (None, ELECTING, []),
+        (None, record(), ["LeaderElected"]),
         (record(), None, []),
         (record(), record(), []),
         (record(), ELECTING, ["Electing"]),

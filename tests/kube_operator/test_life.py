@@ -76,6 +76,27 @@ def test_a_shard_is_created_and_found(tmp_path: Path):
     run(story())
 
 
+def test_a_leader_that_is_elected_before_the_next_look_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running() as it:
+            commander = it.operator.reconciler.commander
+            command = commander.command
+
+            async def answered_late(name: str, asked: Any) -> Any:
+                answer = await command(name, asked)
+                await it.until_record(lambda record: record.leader is not None, name)
+                return answer
+
+            monkeypatch.setattr(commander, "command", answered_late)
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            await it.until_told("Creating", "LeaderElected")
+
+    run(story())
+
+
 async def directory_tells(it: Installation) -> None:
     url = f"http://{it.operator.address}"
     async with aiohttp.ClientSession() as session:
