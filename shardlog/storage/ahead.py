@@ -1,8 +1,9 @@
-"""Old entries are brought into memory before they are read, and let go of when they have been.
+"""Old entries are brought into memory before they are read, because whoever reads some reads on.
 
-A leader reads them for those who lack them, one MiB after the other, on the loop that serves its
-clients too.  Left to the kernel, which fetches 128 KiB in advance, most of that time is spent
-waiting for the disk; and what has been read once stays, in the place of what others read.
+Left to the kernel, the one who reads finds room for what is fetched, and waits for the disk where
+it fetches too little in advance.  That is slow for a client; a leader that reads for one who lacks
+them does it on the loop that serves all.  What a leader has read so is let go of: it was for one,
+and would push out what others read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from threading import Lock
 from typing import NamedTuple
 
 from shardlog.storage.failures import StorageFailure
@@ -25,7 +27,7 @@ FILES_MAX = 64
 
 
 class Progress(NamedTuple):
-    """How far a file has been let go of again, and how far fetched."""
+    """How far a file has been read, as of the last time it was asked for, and how far fetched."""
 
     done: int
     fetched: int
@@ -42,22 +44,33 @@ class Ahead:
         self._use = use
         self._later = later
         self._files: OrderedDict[str, Progress] = OrderedDict()
+        self._lock = Lock()
 
-    def has_read(self, path: str, position: int, end: int) -> None:
-        """Somebody has come to `position` of a file that is read up to `end`."""
-        known = self._files.get(path)
-        if known is None or not known.done <= position <= known.fetched:
-            known = Progress(position, position)
-        elif position < known.done + PIECE_BYTES:
-            return
-        progress = Progress(position, min(position + AHEAD_BYTES, end))
-        self._files[path] = progress
-        self._files.move_to_end(path)
-        if len(self._files) > FILES_MAX:
-            self._files.popitem(last=False)
-        outdated = Stretch(path, known.done, progress.done - known.done)
-        wanted = Stretch(path, known.fetched, progress.fetched - known.fetched)
-        self._later(lambda: self._move(outdated, wanted))
+    def has_read(self, path: str, position: int, end: int, *, once: bool) -> None:
+        """Somebody has come to `position` of a file that is read up to `end`; `once`, and no more.
+
+        May be called in any thread.
+        """
+        moved = self._moved(path, Progress(position, min(position + AHEAD_BYTES, end)))
+        if moved is not None:
+            before, now = moved
+            outdated = Stretch(path, before.done, now.done - before.done if once else 0)
+            wanted = Stretch(path, before.fetched, now.fetched - before.fetched)
+            self._later(lambda: self._move(outdated, wanted))
+
+    def _moved(self, path: str, now: Progress) -> tuple[Progress, Progress] | None:
+        """From where to where; None if that is not far enough yet."""
+        with self._lock:
+            before = self._files.get(path)
+            if before is None or not before.done <= now.done <= before.fetched:
+                before = Progress(now.done, now.done)
+            elif now.done < before.done + PIECE_BYTES:
+                return None
+            self._files[path] = now
+            self._files.move_to_end(path)
+            if len(self._files) > FILES_MAX:
+                self._files.popitem(last=False)
+            return before, now
 
     def _move(self, outdated: Stretch, wanted: Stretch) -> None:
         """Hints: the file may have been trimmed just now."""

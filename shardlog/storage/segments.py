@@ -325,7 +325,7 @@ class Segments:
                 data = file.read(raw.position, raw.length)
         except DiskFailed:
             return _NOTHING
-        self._read_on(raw)
+        self.read_on(raw, once=True)
         found: list[Entry] = []
         view, at = memoryview(data), 0
         for header in headers[: raw.count]:
@@ -342,12 +342,16 @@ class Segments:
         run.raw = view[:at]
         return run
 
-    def _read_on(self, raw: Raw) -> None:
-        """Who reads entries that are not in memory mostly wants those behind them next."""
+    def read_on(self, raw: Raw, *, once: bool) -> None:
+        """Who has read entries that were not in memory mostly wants those behind them next.
+
+        If they are read `once` they need not stay there.  May be called in any thread.
+        """
         segment = self.holding(raw.first)
         if segment is None or segment is self.items[-1] or self.handles.recent.keeps(raw.path):
             return
-        self.handles.ahead.has_read(raw.path, raw.position + raw.length, segment.head.size)
+        after = raw.position + raw.length
+        self.handles.ahead.has_read(raw.path, after, segment.head.size, once=once)
 
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole entries that stand one behind the other, from the one that holds `start` on.

@@ -195,7 +195,9 @@ class Store:
     def read_raw(self, raw: Raw) -> bytes:
         """Their bytes, not verified; may be called in any thread."""
         with self.files.handles.use(raw.path) as file:
-            return file.read(raw.position, raw.length)
+            data = file.read(raw.position, raw.length)
+        self.files.segments.read_on(raw, once=False)
+        return data
 
     def read_cached(self, start: int, end: int, bytes_max: int) -> tuple[Raw, Buffer] | None:
         """Both at once, if that takes no disk: recent entries mostly are in memory."""

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
@@ -179,7 +180,7 @@ class Volume:
         self.limits = limits or VolumeLimits()
         self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
         self.handles = Handles(
-            files, self.limits.open_files_max, self.limits.recent_bytes_max, self._threads.submit
+            files, self.limits.open_files_max, self.limits.recent_bytes_max, self._later
         )
         self._performer = Performer(self._perform, self._performed)
         self._promptness = Promptness(self.limits.on_loop_us_max)
@@ -194,6 +195,11 @@ class Volume:
             files.sync_directory(parent or ("/" if directory.startswith("/") else "."))
         self._claim = files.claim(directory)
         self._whole = files.open_volume(directory)
+
+    def _later(self, act: Callable[[], None]) -> None:
+        """In a thread; of a volume that is closed, never."""
+        with suppress(RuntimeError):
+            self._threads.submit(act)
 
     def shards(self) -> list[str]:
         """Those that have a directory here, formatted or not; names of others are left out."""

@@ -46,7 +46,7 @@ def hinted() -> tuple[Hints, Ahead]:
 def test_all_is_fetched_once_before_it_is_read_and_dropped_once_afterwards():
     hints, reading = hinted()
     for position in range(MIB, LONG + 1, MIB):
-        reading.has_read("file", position, LONG)
+        reading.has_read("file", position, LONG, once=True)
         upto = hints.fetched[-1][1]
         assert upto == LONG or position + AHEAD_BYTES - PIECE_BYTES < upto
         assert position - PIECE_BYTES < (hints.dropped[-1][1] if hints.dropped else MIB) <= position
@@ -56,10 +56,18 @@ def test_all_is_fetched_once_before_it_is_read_and_dropped_once_afterwards():
         assert stretches[-1][1] == end
 
 
+def test_what_others_may_read_too_is_not_dropped():
+    hints, reading = hinted()
+    for position in range(MIB, LONG + 1, MIB):
+        reading.has_read("file", position, LONG, once=False)
+    assert (hints.fetched[0][0], hints.fetched[-1][1]) == (MIB, LONG)
+    assert not hints.dropped
+
+
 def test_who_begins_elsewhere_begins_anew():
     hints, reading = hinted()
     for position in (4 * MIB, 40 * MIB, 2 * MIB):
-        reading.has_read("file", position, LONG)
+        reading.has_read("file", position, LONG, once=True)
         assert hints.fetched[-1] == (position, position + AHEAD_BYTES)
     assert not hints.dropped
 
@@ -67,17 +75,17 @@ def test_who_begins_elsewhere_begins_anew():
 def test_of_files_that_nobody_reads_any_more_nothing_is_remembered():
     hints, reading = hinted()
     for number in range(FILES_MAX + 1):
-        reading.has_read(f"file {number}", MIB, LONG)
+        reading.has_read(f"file {number}", MIB, LONG, once=True)
     before = len(hints.fetched)
-    reading.has_read("file 1", 2 * MIB, LONG)
+    reading.has_read("file 1", 2 * MIB, LONG, once=True)
     assert len(hints.fetched) == before
-    reading.has_read("file 0", 2 * MIB, LONG)
+    reading.has_read("file 0", 2 * MIB, LONG, once=True)
     assert hints.fetched[-1] == (2 * MIB, 2 * MIB + AHEAD_BYTES)
 
 
 def test_a_file_that_is_gone_is_not_missed(tmp_path: Path):
     handles = Handles(RealFiles())
-    handles.ahead.has_read(str(tmp_path / "gone"), MIB, LONG)
+    handles.ahead.has_read(str(tmp_path / "gone"), MIB, LONG, once=True)
 
 
 # --- of a log ------------------------------------------------------------------------------------
@@ -119,6 +127,19 @@ def test_those_that_are_in_memory_are_not_and_stay(tmp_path: Path, monkeypatch: 
     assert fetched(tmp_path, monkeypatch, 1 << 30) == set()
 
 
+def test_those_of_clients_are_fetched_too_and_stay(tmp_path: Path):
+    files = WatchedFiles()
+    store = begun(files, tmp_path, 0)
+    with closing(store.files.handles):
+        perform(store, write(ENTRIES[: SEGMENTS * SLOTS], 1))
+        files.watch.dropped.clear()
+        raw = store.raw(0, store.durable_end, 1)
+        assert raw is not None
+        assert len(store.read_raw(raw)) == raw.length
+        assert [path for path, *_ in files.watch.fetched] == [raw.path]
+        assert not files.watch.dropped
+
+
 def test_a_volume_fetches_beside_its_loop(tmp_path: Path):
     files = WatchedFiles()
 
@@ -136,3 +157,22 @@ def test_a_volume_fetches_beside_its_loop(tmp_path: Path):
 
     asyncio.run(story())
     assert main_thread() not in files.watch.fetching
+
+
+def test_a_volume_that_is_closed_fetches_nothing(tmp_path: Path):
+    """Whoever still reads there finds what there is."""
+    files = WatchedFiles()
+
+    async def story() -> Client:
+        async with running(made(files, tmp_path / "volume")) as volume:
+            client = Client(volume, "orders")
+            await client.format()
+            client.append(80)
+            await client.durable()
+            return client
+
+    client = asyncio.run(story())
+    headers = [each.header for each in client.entries[:2]]
+    with closing(client.store.files.handles):
+        assert client.store.read_run(headers) == tuple(client.entries[:2])
+    assert not files.watch.fetched
