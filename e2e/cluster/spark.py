@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,15 +95,20 @@ class Spark:
 
     # --- what a person does ----------------------------------------------------------------------
 
-    def snapshot(self, shard: str, segment_bytes: int) -> Json:
+    def snapshot(
+        self, shard: str, segment_bytes: int, url: str = f"file://{MOUNT}", secret: str = ""
+    ) -> Json:
         """By `snapshot.yaml`; what the command tells of the snapshot."""
         job = _loaded("snapshot.yaml")
-        name = f"snapshot-{shard}"
+        name = f"snapshot-{shard}-{secret or CLAIM}"
         job["metadata"] = {"name": name}
         container = _container(job, self.image)
-        assert "orders" in container["args"]
-        words = [shard if word == "orders" else word for word in container["args"]]
+        given = {"orders": shard, f"file://{MOUNT}": url}
+        assert given.keys() <= set(container["args"])
+        words = [given.get(word, word) for word in container["args"]]
         container["args"] = [*words, f"--segment-bytes={segment_bytes}"]
+        if secret:
+            container["envFrom"] = [{"secretRef": {"name": secret}}]
         self.release.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(job))
         try:
             self.release.kubectl(
@@ -131,18 +136,31 @@ class Spark:
         finally:
             self._delete(f"job/{name}")
 
-    def submit(self, script: str, *arguments: str) -> Ran:
-        """By `spark-submit` on this machine, which makes the driver's pod."""
+    def submit(
+        self, script: str, *arguments: str, secret: str = "", keys: Iterable[str] = ()
+    ) -> Ran:
+        """By `spark-submit` on this machine, which makes the driver's pod.
+
+        `keys` of a Secret are in the environment of the driver and its executors.
+        """
         name = f"submitted-{script.partition('.')[0].replace('_', '-')}"
         kubeconfig = self.release.cluster.kubernetes.kubeconfig
         address = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-        settings = self._settings() | {
-            "spark.kubernetes.namespace": self.release.namespace,
-            "spark.kubernetes.driver.pod.name": name,
-            "spark.kubernetes.driver.podTemplateFile": str(MANIFESTS / "driver.yaml"),
-            "spark.kubernetes.executor.podTemplateFile": str(MANIFESTS / "executor.yaml"),
-            "spark.kubernetes.submission.waitAppCompletion": "false",
-        }
+        settings = (
+            self._settings()
+            | {
+                "spark.kubernetes.namespace": self.release.namespace,
+                "spark.kubernetes.driver.pod.name": name,
+                "spark.kubernetes.driver.podTemplateFile": str(MANIFESTS / "driver.yaml"),
+                "spark.kubernetes.executor.podTemplateFile": str(MANIFESTS / "executor.yaml"),
+                "spark.kubernetes.submission.waitAppCompletion": "false",
+            }
+            | {
+                f"spark.kubernetes.{role}.secretKeyRef.{key}": f"{secret}:{key}"
+                for role in ("driver", "executor")
+                for key in keys
+            }
+        )
         home = spark_home()
         command = [
             str(home / "bin" / "spark-submit"),

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from e2e.cluster.pods import pod
 from e2e.cluster.release import NAME, Release
 from e2e.cluster.scenario import Scenarios
-from shardlog import __version__
 from shardlog.cli import exit_codes
 
 Json = Any
@@ -170,38 +170,13 @@ def archive(release: Release) -> Iterator[None]:
 
 
 def _manifests(namespace: str) -> list[Json]:
-    metadata = {"name": ARCHIVE, "namespace": namespace}
     claim = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
     }
-    container = {
-        "name": "tools",
-        "image": f"shardlog-node:{__version__}",
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sleep", "infinity"],
-        "env": [{"name": "SHARDLOG_CLUSTER", "value": f"http://{NAME}"}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-        "volumeMounts": [{"name": "archive", "mountPath": "/snapshots"}],
-    }
-    spec = {
-        "terminationGracePeriodSeconds": 0,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 10001,
-            "fsGroup": 10001,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [container],
-        "volumes": [{"name": "archive", "persistentVolumeClaim": {"claimName": ARCHIVE}}],
-    }
+    metadata = {"name": ARCHIVE, "namespace": namespace}
+    where = {"SHARDLOG_CLUSTER": f"http://{NAME}"}
     return [
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim},
-        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+        pod(namespace, ARCHIVE, ARCHIVE, ("sleep", "infinity"), where),
     ]

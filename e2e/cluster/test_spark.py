@@ -1,23 +1,28 @@
-"""Spark on Kubernetes: executors on two machines read a snapshot of a shard that is written to."""
+"""Spark on Kubernetes: executors on two machines read a shard that is written to, three ways."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 from faults.history import History, Standing, standing_of
 
+from e2e.cluster.release import NAME, Release
+from e2e.cluster.s3 import CREDENTIALS, SECRET_NAME, s3_in
 from e2e.cluster.scenario import Scenarios
-from e2e.cluster.spark import EXECUTORS, Ran, is_unused, spark_in
+from e2e.cluster.spark import CLAIM, EXECUTORS, Ran, is_unused, spark_in
 
+Json = Any
 SHARD = "analysed"
 FIRST = 20_000
 """So many records of each producer at once: a log of several segments."""
 SEGMENT_BYTES = 256 << 10
 
 
-def test_executors_read_a_snapshot_in_parallel(scenarios: Scenarios):
-    """A Job whose pod is the driver exports it, and what `spark-submit` starts profiles it."""
+def test_executors_read_in_parallel(scenarios: Scenarios):
+    """From a volume by a Job whose pod is the driver; live, and from S3, by `spark-submit`."""
     release = scenarios.release
     with (
         spark_in(release) as spark,
@@ -32,24 +37,40 @@ def test_executors_read_a_snapshot_in_parallel(scenarios: Scenarios):
         exported = spark.export(SHARD, "parquet")
         it.prove("tasks of the export", "none", lambda: in_parallel(exported))
         assert len(exported.tasks) == taken["written_segments"]
-        rows = rows_of(spark.shared / "parquet")
+        end = {SHARD: taken["end"]}
+        live = spark.submit("export.py", f"--cluster=http://{NAME}", f"--shard={SHARD}",
+                            f"--to={json.dumps(end)}", "--out=file:///snapshots/live")  # fmt: skip
+        rows, live_rows = rows_of(spark.shared / "parquet"), rows_of(spark.shared / "live")
+        it.prove("records read live", 0, lambda: len(live_rows))
 
         def same_as_acknowledged(history: History) -> None:
             below = [each for each in history.log if each.offset < taken["end"]]
-            assert rows == below
+            assert rows == live_rows == below
             assert len(rows) == taken["records"]
 
         it.compare(same_as_acknowledged)
 
-        profiled = spark.submit(
-            "shard_profile.py", "--snapshots=file:///snapshots", f"--shard={SHARD}"
-        )
+        with s3_in(release, CLAIM, spark.shared) as bucket:
+            earlier = in_s3(release, bucket)
+            newest = spark.snapshot(SHARD, SEGMENT_BYTES, bucket, SECRET_NAME)
+            assert newest["records"] >= earlier["records"] >= taken["records"]
+            profiled = spark.submit("shard_profile.py", f"--snapshots={bucket}", f"--shard={SHARD}",
+                                    secret=SECRET_NAME, keys=CREDENTIALS)  # fmt: skip
         it.prove("tasks of the profile", "none", lambda: in_parallel(profiled))
-        assert f"{taken['records']:,}" in table_of(profiled.said)["records"]
-        it.prove(
-            "seconds of both jobs", 0, lambda: f"{exported.took_s:.0f} + {profiled.took_s:.0f}"
-        )
+        assert f"{newest['records']:,}" in table_of(profiled.said)["records"]
+        took = [f"{each.took_s:.0f}" for each in (exported, live, profiled)]
+        it.prove("seconds of the jobs", 0, lambda: " + ".join(took))
     release.until(lambda: is_unused(release), "something of Spark stays")
+
+
+def in_s3(release: Release, bucket: str) -> Json:
+    """The status of a ShardSnapshot that a Job has taken there."""
+    done = release.plugin("snapshot", "create", SHARD, bucket, "--secret", SECRET_NAME,
+                          "--name", "stored", "-o", "json", "--timeout", "240")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    gone = release.plugin("snapshot", "delete", "stored")
+    assert gone.returncode == 0, gone.stderr
+    return json.loads(done.stdout)["status"]
 
 
 def in_parallel(ran: Ran) -> str:
