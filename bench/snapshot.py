@@ -6,8 +6,9 @@ A cluster of three real nodes is filled; then, in turns, a file of the same size
 synced, and a snapshot of everything is taken at a place of its own.  Both write new files, which
 are deleted at once: a virtual machine is several times slower with memory that its host has taken
 back, so each begins with what the other one has just left.  One more is taken where the first one
-is, and one of a node's own copy.  Beside the time stands the processor time of this process and of
-the nodes, which a busy machine changes less.
+is, and one of a node's own copy.  With `--cold` what is copied, and what the nodes hold, is taken
+out of the page cache before each, so that both come from the disk.  Beside the time stands the
+processor time of this process and of the nodes, which a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import NamedTuple
 import psutil
 import uvloop
 from node_cluster import Cluster, cluster
+from page_cache import forget_pages
 
 from shardlog.client import Client
 from shardlog.snapshots.archive import Archive
@@ -91,26 +93,32 @@ async def taken(clock: Clock, url: str, place: Path, node: str | None = None) ->
     return clock.since(begun), manifest.size
 
 
-def both(clock: Clock, url: str, plain: Path, place: Path) -> tuple[Cost, Cost]:
-    """A copy and a snapshot, with nothing left of either."""
-    place.mkdir()
-    copy = copied(clock, plain, place / "copy")
-    (place / "copy").unlink()
-    snapshot = uvloop.run(taken(clock, url, place / "snapshots"))[0]
-    shutil.rmtree(place)
-    return copy, snapshot
-
-
-def measured(made: Cluster, top: Path, megabytes: int, turns: int) -> None:
+def measured(made: Cluster, top: Path, megabytes: int, turns: int, cold: bool) -> None:
     run, url = uvloop.run, made.url
     clock = Clock([made.process(node) for node in made.shard(SHARD)["ensemble"]])
     run(fill(url, megabytes))
     _, size = run(taken(clock, url, top / "warm"))
-    plain = top / "plain"
+    plain = top / "plain" / "file"
+    plain.parent.mkdir()
     random_file(plain, size)
     os.sync()
-    both(clock, url, plain, top / "turn")
-    took = [both(clock, url, plain, top / "turn") for _ in range(turns)]
+
+    def both() -> tuple[Cost, Cost]:
+        """A copy and a snapshot, with nothing left of either."""
+        place = top / "turn"
+        place.mkdir()
+        if cold:
+            forget_pages(plain.parent)
+        copy = copied(clock, plain, place / "copy")
+        (place / "copy").unlink()
+        if cold:
+            forget_pages(made.layout.directory)
+        snapshot = run(taken(clock, url, place / "snapshots"))[0]
+        shutil.rmtree(place)
+        return copy, snapshot
+
+    both()
+    took = [both() for _ in range(turns)]
     again = run(taken(clock, url, top / "warm"))[0]
     own = run(taken(clock, url, top / "warm", "node-1"))[0]
     copy, snapshot = (middle(list(costs)) for costs in zip(*took, strict=True))
@@ -132,11 +140,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--cold", action="store_true", help="both come from the disk")
     parser.add_argument("--directory", default=tempfile.gettempdir())
     given = parser.parse_args()
     with cluster(given.directory) as made, tempfile.TemporaryDirectory(dir=given.directory) as top:
         made.create(SHARD)
-        measured(made, Path(top), given.megabytes, given.turns)
+        measured(made, Path(top), given.megabytes, given.turns, given.cold)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from typing import Any
 
 import psutil
 
+from bench.page_cache import forget_pages
+
 HOST = "127.0.0.1"
 END_TIMEOUT_S = 10
 LOAD_GRACE_S = 40
@@ -158,19 +160,7 @@ class Running(ABC):
         return (lines or ["no output"])[0].replace(str(self.directory), "")
 
     def forget_pages(self) -> None:
-        """Take the files of the system out of the page cache, as far as nobody maps them."""
-        os.sync()
-        for path in self.directory.rglob("*"):
-            try:
-                if not path.is_file():
-                    continue
-                fd = os.open(path, os.O_RDONLY)
-            except OSError:  # gone meanwhile
-                continue
-            try:
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
+        forget_pages(self.directory)
 
 
 class System(ABC):
