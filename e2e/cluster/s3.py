@@ -39,19 +39,14 @@ def s3_in(release: Release, claim: str, directory: Path) -> Iterator[str]:
         "--addr", f":{PORT}", "--auth-key", f"{KEY},{SECRET}",
         "--config", "/tmp/none.conf", "--cache-dir", "/tmp/cache",
     ]  # fmt: skip
-    release.apply(
-        [
-            pod(release.namespace, NAME, claim, command, port=PORT),
-            *_service_and_secret(release.namespace),
-        ]
-    )
+    made = pod(release.namespace, NAME, claim, command, port=PORT)
     try:
+        release.apply([made, *_service_and_secret(release.namespace)])
         release.until(lambda: (it := release.pod(NAME)) and it.is_ready, "S3 does not start")
         yield f"s3://{BUCKET}/logs"
     finally:
-        release.kubectl(
-            "delete", f"pod/{NAME}", f"service/{NAME}", f"secret/{SECRET_NAME}", "--timeout=60s"
-        )
+        names = (f"pod/{NAME}", f"service/{NAME}", f"secret/{SECRET_NAME}")
+        release.kubectl("delete", *names, "--ignore-not-found", "--timeout=60s")
 
 
 def _service_and_secret(namespace: str) -> list[Json]:

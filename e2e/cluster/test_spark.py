@@ -22,7 +22,7 @@ SEGMENT_BYTES = 256 << 10
 
 
 def test_executors_read_in_parallel(scenarios: Scenarios):
-    """From a volume by a Job whose pod is the driver; live, and from S3, by `spark-submit`."""
+    """From a volume by a Job whose pod is the driver, from S3 by `spark-submit`; live besides."""
     release = scenarios.release
     with (
         spark_in(release) as spark,

@@ -64,7 +64,7 @@ class Snapshots:
             raw = hosted.store.raw(at, end, PIECE_BYTES_MAX)
             if raw is None:
                 raise Unavailable(f"the entry at offset {at} cannot be read, or goes beyond {end}")
-            return await asyncio.to_thread(hosted.store.read_raw, raw), raw.end
+            return await asyncio.to_thread(hosted.store.read_raw, raw, once=True), raw.end
         except StorageFailure as failure:
             raise Unavailable(str(failure)) from failure
 

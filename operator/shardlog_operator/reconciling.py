@@ -178,12 +178,12 @@ class Reconciler:
         if spec.deleting:
             return await self._end(body, spec, known, trouble)
         trouble = trouble or await self._missing(body)
-        self._tell_changes(body, self._own(name), known)
+        self._tell_changes(body, self._own(name), known, trouble)
         found = Plan()
         if trouble is None:
             found = await self._carry_out(body, plan(self._situation(spec)), known)
         record = self._own(name)
-        self._tell_changes(body, record, known)
+        self._tell_changes(body, record, known, trouble)
         self._tell_stuck(body, found.waiting, known)
         self._tell_kept(body, spec, record, known)
         leader = record.leader.node if record and record.leader else None
@@ -287,8 +287,12 @@ class Reconciler:
             nodes = ", ".join(member.node for member in record.ensemble)
             self.poster.tell(body, Told("Adopted", f"the shard was there already, on {nodes}"))
 
-    def _tell_changes(self, body: Json, record: Shard | None, known: Known) -> None:
+    def _tell_changes(
+        self, body: Json, record: Shard | None, known: Known, trouble: Trouble | None
+    ) -> None:
         """The first look tells nothing; a shard that we create may be led at the next one."""
+        if record is None and trouble is not None:
+            return  # it is there, for all we know, and goes on from what it was
         for told in events.changes(known.told, record) if known.looked else ():
             self.poster.tell(body, told)
         known.looked, known.told = True, record

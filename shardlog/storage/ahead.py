@@ -9,7 +9,7 @@ and would push out what others read.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from threading import Lock
 from typing import NamedTuple
@@ -23,11 +23,12 @@ AHEAD_BYTES = 16 << 20
 PIECE_BYTES = 4 << 20
 """Asked for, and let go of, at once."""
 FILES_MAX = 64
-"""The files of so many are remembered."""
+READERS_MAX = 8
+"""So many files, and readers of each, are remembered."""
 
 
-class Progress(NamedTuple):
-    """How far a file has been read, as of the last time it was asked for, and how far fetched."""
+class Reader(NamedTuple):
+    """Up to where one has let go of what it read, and up to where it was fetched for it."""
 
     done: int
     fetched: int
@@ -43,39 +44,61 @@ class Ahead:
     ) -> None:
         self._use = use
         self._later = later
-        self._files: OrderedDict[str, Progress] = OrderedDict()
+        # The readers of a file, by where each goes on.
+        self._files: OrderedDict[str, dict[int, Reader]] = OrderedDict()
         self._lock = Lock()
 
-    def has_read(self, path: str, position: int, end: int, *, once: bool) -> None:
-        """Somebody has come to `position` of a file that is read up to `end`; `once`, and no more.
+    def has_read(self, read: Stretch, end: int, *, once: bool) -> None:
+        """Somebody has read this of a file that ends at `end`; `once`, and no more.
 
         May be called in any thread.
         """
-        moved = self._moved(path, Progress(position, min(position + AHEAD_BYTES, end)))
-        if moved is not None:
-            before, now = moved
-            outdated = Stretch(path, before.done, now.done - before.done if once else 0)
-            wanted = Stretch(path, before.fetched, now.fetched - before.fetched)
+        with self._lock:
+            outdated, wanted = self._moved(self._readers(read.path), read, end)
+        if not once:
+            outdated = outdated._replace(length=0)
+        if outdated.length or wanted.length:
             self._later(lambda: self._move(outdated, wanted))
 
-    def _moved(self, path: str, now: Progress) -> tuple[Progress, Progress] | None:
-        """From where to where; None if that is not far enough yet."""
-        with self._lock:
-            before = self._files.get(path)
-            if before is None or not before.done <= now.done <= before.fetched:
-                before = Progress(now.done, now.done)
-            elif now.done < before.done + PIECE_BYTES:
-                return None
-            self._files[path] = now
-            self._files.move_to_end(path)
-            if len(self._files) > FILES_MAX:
-                self._files.popitem(last=False)
-            return before, now
+    def _readers(self, path: str) -> dict[int, Reader]:
+        readers = self._files.setdefault(path, {})
+        self._files.move_to_end(path)
+        if len(self._files) > FILES_MAX:
+            self._files.popitem(last=False)
+        return readers
+
+    def _moved(
+        self, readers: dict[int, Reader], read: Stretch, end: int
+    ) -> tuple[Stretch, Stretch]:
+        """What need not be in memory any more, and what should be."""
+        now = read.position + read.length
+        done, fetched = readers.pop(read.position, Reader(read.position, now))
+        outdated = wanted = Stretch(read.path, now, 0)
+        upto = min(now + AHEAD_BYTES, end)
+        if upto - fetched >= PIECE_BYTES or upto == end > fetched:
+            # What is on its way for another is not asked for again.
+            start = max(fetched, *(each.fetched for at, each in _up_to(fetched, readers)), now)
+            wanted = Stretch(read.path, start, max(upto - start, 0))
+            fetched = upto
+        if now - done >= PIECE_BYTES or now == end:
+            # Those behind this one let go of it when they have read it.
+            if not any(done < each.fetched for _, each in _up_to(now - 1, readers)):
+                outdated = Stretch(read.path, done, now - done)
+            done = now
+        if now < end:
+            readers[now] = Reader(done, fetched)
+            if len(readers) > READERS_MAX:
+                del readers[next(iter(readers))]
+        return outdated, wanted
 
     def _move(self, outdated: Stretch, wanted: Stretch) -> None:
-        """Hints: the file may have been trimmed just now."""
+        """The file may have been trimmed just now."""
         with suppress(StorageFailure), self._use(wanted.path) as file:
             if outdated.length:
                 file.drop(outdated.position, outdated.length)
             if wanted.length:
                 file.fetch(wanted.position, wanted.length)
+
+
+def _up_to(position: int, readers: dict[int, Reader]) -> Iterator[tuple[int, Reader]]:
+    return ((at, each) for at, each in readers.items() if at <= position)

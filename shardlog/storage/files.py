@@ -53,7 +53,7 @@ class File(Protocol):
         """
 
     def fetch(self, position: int, length: int) -> None:
-        """What is there will be read soon: the disk may begin with it."""
+        """What is there will be read soon: it is brought into memory, as far as it can be."""
 
     def drop(self, position: int, length: int) -> None:
         """What is durable there will hardly be read soon: no need to keep it in memory."""

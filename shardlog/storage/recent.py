@@ -25,7 +25,7 @@ class Stretch(NamedTuple):
 
 
 class Recent:
-    """`use` opens a file by its path."""
+    """`use` opens a file by its path; without a bound the kernel decides what stays."""
 
     def __init__(
         self, use: Callable[[str], AbstractContextManager[File]], bytes_max: int | None
@@ -33,11 +33,29 @@ class Recent:
         self._use = use
         self._bytes_max = bytes_max
         self._kept: OrderedDict[str, Stretch] = OrderedDict()
+        # Those of them that were full before the start: nobody knows whether they are in memory.
+        self._found: set[str] = set()
         self._bytes = 0
         self._lock = Lock()
 
     def keeps(self, path: str) -> bool:
-        return path in self._kept
+        """Whether it may stay in memory."""
+        return self._bytes_max is None or path in self._kept
+
+    def holds(self, path: str) -> bool:
+        """Whether it is in memory."""
+        return path in self._kept and path not in self._found
+
+    def found(self, stretch: Stretch) -> None:
+        """It was full before the start, and is older than those that were filled since."""
+        with self._lock:
+            if self._bytes_max is None or self._bytes + stretch.length > self._bytes_max:
+                return
+            self._take_out(stretch.path)
+            self._kept[stretch.path] = stretch
+            self._kept.move_to_end(stretch.path, last=False)
+            self._found.add(stretch.path)
+            self._bytes += stretch.length
 
     def filled(self, stretch: Stretch) -> None:
         """It is the newest now; the oldest are let go of."""
@@ -66,6 +84,7 @@ class Recent:
             self._take_out(path)
 
     def _take_out(self, path: str) -> None:
+        self._found.discard(path)
         gone = self._kept.pop(path, None)
         if gone is not None:
             self._bytes -= gone.length

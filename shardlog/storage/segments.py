@@ -26,6 +26,7 @@ from shardlog.storage.layout import (
     pack_header,
 )
 from shardlog.storage.plan import Plan
+from shardlog.storage.recent import Stretch
 from shardlog.storage.root import Root
 from shardlog.storage.segment import (
     MAKING,
@@ -101,6 +102,8 @@ class Segments:
         if kept and kept[0].first > root.first:
             raise Damaged(kept[0].path, 0, f"the segment with offset {root.first} is missing")
         self._set(kept)
+        for full in reversed(kept[:-1]):
+            self.handles.recent.found(full.bodies)
         self.end = root.first
         self._made_at_trim = self.made
 
@@ -347,11 +350,16 @@ class Segments:
 
         If they are read `once` they need not stay there.  May be called in any thread.
         """
-        segment = self.holding(raw.first)
-        if segment is None or segment is self.items[-1] or self.handles.recent.keeps(raw.path):
+        items, firsts = self.table
+        at = bisect_right(firsts, raw.first)
+        if not 0 < at < len(items) or items[at - 1].path != raw.path:
+            return  # the last one, or the log is another by now
+        recent, size = self.handles.recent, items[at - 1].head.size
+        if recent.holds(raw.path):
             return
-        after = raw.position + raw.length
-        self.handles.ahead.has_read(raw.path, after, segment.head.size, once=once)
+        after = size if raw.end >= firsts[at] else raw.position + raw.length
+        read = Stretch(raw.path, raw.position, after - raw.position)
+        self.handles.ahead.has_read(read, size, once=once and not recent.keeps(raw.path))
 
     def raw(self, start: int, end: int, bytes_max: int) -> Raw | None:
         """Whole entries that stand one behind the other, from the one that holds `start` on.

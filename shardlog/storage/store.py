@@ -192,11 +192,14 @@ class Store:
         """Whole durable entries as they stand in a file, for sending without a copy."""
         return self.files.segments.raw(start, min(end, self.files.segments.end), bytes_max)
 
-    def read_raw(self, raw: Raw) -> bytes:
-        """Their bytes, not verified; may be called in any thread."""
+    def read_raw(self, raw: Raw, *, once: bool = False) -> bytes:
+        """Their bytes, not verified; may be called in any thread.
+
+        What is read `once` need not stay in memory.
+        """
         with self.files.handles.use(raw.path) as file:
             data = file.read(raw.position, raw.length)
-        self.files.segments.read_on(raw, once=False)
+        self.files.segments.read_on(raw, once=once)
         return data
 
     def read_cached(self, start: int, end: int, bytes_max: int) -> tuple[Raw, Buffer] | None:

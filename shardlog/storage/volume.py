@@ -179,6 +179,8 @@ class Volume:
         self.plan = plan or Plan()
         self.limits = limits or VolumeLimits()
         self._threads = ThreadPoolExecutor(self.limits.workers, "volume")
+        # Of its own: it waits for the disk, and no write may wait for it.
+        self._fetching = ThreadPoolExecutor(1, "fetching")
         self.handles = Handles(
             files, self.limits.open_files_max, self.limits.recent_bytes_max, self._later
         )
@@ -197,9 +199,9 @@ class Volume:
         self._whole = files.open_volume(directory)
 
     def _later(self, act: Callable[[], None]) -> None:
-        """In a thread; of a volume that is closed, never."""
+        """One after the other in a thread; of a volume that is closed, never."""
         with suppress(RuntimeError):
-            self._threads.submit(act)
+            self._fetching.submit(act)
 
     def shards(self) -> list[str]:
         """Those that have a directory here, formatted or not; names of others are left out."""
@@ -302,6 +304,7 @@ class Volume:
 
     def close(self) -> None:
         """For a volume that is not run any more, or never was."""
+        self._fetching.shutdown(cancel_futures=True)
         self._threads.shutdown()
         self.handles.close()
         if self._whole is not None:

@@ -177,6 +177,28 @@ def test_a_newer_record_is_left_alone_and_said_so(tmp_path: Path):
     asyncio.run(story())
 
 
+def test_a_record_that_could_not_be_read_for_a_while_is_no_new_one(tmp_path: Path):
+    async def story() -> None:
+        async with Installation(tmp_path, THREE).running() as it:
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.ready()
+            await it.until_told("LeaderElected")
+            store = it.memory.handle()
+            good = await store.get(shard_key("orders"))
+            assert good is not None
+            value = json.dumps({"format": FORMAT + 1, "what": "nobody knows yet"}).encode()
+            await store.compare_and_swap(shard_key("orders"), good.version, value)
+            await it.api.until(lambda: it.condition("Ready").get("reason") == "NewerRecord")
+            newer = await store.get(shard_key("orders"))
+            assert newer is not None
+            await store.compare_and_swap(shard_key("orders"), newer.version, good.value)
+            await it.ready()
+            told = [each for each in it.api.all("events") if each["reason"] == "LeaderElected"]
+            assert sum(each["count"] for each in told) == 1
+
+    asyncio.run(story())
+
+
 def test_a_halted_shard_says_why(tmp_path: Path):
     async def story() -> None:
         async with Installation(tmp_path, THREE).running() as it:

@@ -1,11 +1,12 @@
 """Full segments beyond a bound do not stay in memory; what they hold stays on the disk."""
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from shardlog.protocol.effects import Format, TruncateLog, WriteSuperblock
 from shardlog.protocol.history import Span
 from shardlog.storage.handles import Handles
+from shardlog.storage.recent import Recent, Stretch
 from shardlog.storage.store import Store
 from storage.driver import NODE, SHARD, SLOTS, SMALL
 from storage.replicas import perform
@@ -23,6 +24,31 @@ def begun(files: WatchedFiles, directory: Path, recent_bytes_max: int | None) ->
     store, _ = Store.open(handles, str(directory), SHARD, NODE, SMALL)
     perform(store, *BEGIN)
     return store
+
+
+def test_what_was_full_before_the_start_may_stay_as_far_as_there_is_room():
+    dropped: list[str] = []
+
+    class Dropping:
+        def __init__(self, path: str) -> None:
+            self.path = path
+
+        def drop(self, position: int, length: int) -> None:
+            dropped.append(self.path)
+
+    recent = Recent(lambda path: nullcontext(Dropping(path)), 3)  # type: ignore[arg-type]
+    for path in ("newest", "older", "old", "oldest"):
+        recent.found(Stretch(path, 0, 1))
+    assert [recent.keeps(path) for path in ("newest", "older", "old", "oldest")] == [True] * 3 + [
+        False
+    ]
+    assert not recent.holds("newest")
+    recent.filled(Stretch("new", 0, 1))
+    assert recent.holds("new")
+    recent.filled(Stretch("next", 0, 1))
+    assert dropped == ["old", "older"]
+    recent.forget("newest")
+    assert not recent.keeps("newest")
 
 
 def dropped(directory: Path, recent_bytes_max: int | None) -> int:
