@@ -34,6 +34,7 @@ import uvloop
 from catchup_bare import bare_bytes_per_s
 from catchup_cluster import NAMES, Cluster
 from limit_load import RECORD_BYTES, Lane
+from place import place
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -333,7 +334,7 @@ def show(figures: list[Figure], load: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("directory", nargs="?", default=".")
+    parser.add_argument("directory", nargs="?", type=place, default=".")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json")

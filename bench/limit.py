@@ -40,6 +40,7 @@ from limit_load import (
     saturated,
 )
 from limit_parts import Part, child, disk_part, line_of, socket_part
+from place import place
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -245,7 +246,9 @@ def show(figures: Figures, compared: list[Part]) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("directory", nargs="?", default=".", help="on the disk to be measured")
+    arguments.add_argument(
+        "directory", nargs="?", type=place, default=".", help="on the disk to be measured"
+    )
     arguments.add_argument("--seconds", type=float, default=2, help="of each pattern in a turn")
     arguments.add_argument("--turns", type=int, default=5)
     arguments.add_argument("--json", type=Path, metavar="FILE")

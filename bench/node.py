@@ -48,6 +48,7 @@ from node_failover import SHARD as FAILOVER_SHARD
 from node_failover import Failovers, failovers
 from node_steady import Steady, steady
 from node_tail import Tailing, tailing
+from place import place
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -355,7 +356,9 @@ def show(figures: list[Figure], load: float) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("directory", nargs="?", default=".", help="on the disk to be measured")
+    arguments.add_argument(
+        "directory", nargs="?", type=place, default=".", help="on the disk to be measured"
+    )
     arguments.add_argument("--seconds", type=float, default=2, help="of each pattern in a turn")
     arguments.add_argument("--turns", type=int, default=5)
     arguments.add_argument("--kills", type=int, default=20)

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from place import place
 
 MEMORY = "/dev/shm"
 COORDINATOR = Path(__file__).with_name("operator_scale_coordinator.py")
@@ -227,7 +228,9 @@ def _idle_rows(name: str, idle: Figures) -> list[tuple[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("directory", nargs="?", default=MEMORY if os.path.isdir(MEMORY) else None)
+    parser.add_argument(
+        "directory", nargs="?", type=place, default=MEMORY if os.path.isdir(MEMORY) else None
+    )
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--scaled", type=int, default=100)

@@ -25,6 +25,7 @@ from typing import Any
 
 import grpc
 import uvloop
+from place import place
 
 from shardlog.checksum import seal_body, sum_of
 from shardlog.coordinator.calls import NodeControl
@@ -290,7 +291,7 @@ async def row(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("directory", nargs="?", default=".", help="on the disk to use")
+    parser.add_argument("directory", nargs="?", type=place, default=".", help="on the disk to use")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()

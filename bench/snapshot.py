@@ -26,6 +26,7 @@ import psutil
 import uvloop
 from node_cluster import Cluster, cluster
 from page_cache import forget_pages
+from place import place
 
 from shardlog.client import Client
 from shardlog.snapshots.archive import Archive
@@ -141,7 +142,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="both come from the disk")
-    parser.add_argument("--directory", default=tempfile.gettempdir())
+    parser.add_argument("--directory", type=place, default=tempfile.gettempdir())
     given = parser.parse_args()
     with cluster(given.directory) as made, tempfile.TemporaryDirectory(dir=given.directory) as top:
         made.create(SHARD)

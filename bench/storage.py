@@ -26,6 +26,8 @@ import time
 import tracemalloc
 from collections.abc import Generator, Iterator, Sequence
 
+from place import place
+
 from shardlog.checksum import seal, seal_body
 from shardlog.protocol.effects import Format, Superblock, Sync, WriteEntries, WriteSuperblock
 from shardlog.protocol.entry import Entry, Kind, sealed
@@ -346,7 +348,7 @@ def show(what: str, ratio: float, least: float, words: str, ratios: list[float])
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description="The storage engine, measured.")
-    arguments.add_argument("directory", nargs="?", default=".")
+    arguments.add_argument("directory", nargs="?", type=place, default=".")
     arguments.add_argument("--quick", action="store_true", help="small sizes, for a first look")
     given = arguments.parse_args()
     quick = given.quick

@@ -27,6 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import quantiles
 
+from place import place
+
 from shardlog.checksum import seal, sum_of
 
 Step = Callable[[int], None]
@@ -141,7 +143,7 @@ def measured(steps: dict[str, Step], rounds: int) -> dict[str, tuple[float, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description="Layouts of a log on disk, against each other.")
     parser.add_argument("--rounds", type=int, default=400)
-    parser.add_argument("--directory", default=".")
+    parser.add_argument("--directory", type=place, default=".")
     given = parser.parse_args()
     print(f"{'group':10} {'variant':18} {'p10 µs':>9} {'ratio':>6} {'p50 µs':>9} {'ratio':>6}")
     for group in (copies, blocks, order, checksums):

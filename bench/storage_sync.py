@@ -33,6 +33,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from place import place
+
 ROW_SECONDS = 2.0
 GROUPS_MIN, GROUPS_MAX = 4, 200
 ROOM_BYTES_MAX = 4 << 30
@@ -151,7 +153,7 @@ def table(parent: str, counts: Sequence[int], percent: int) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description="Ways to sync many files, measured.")
-    arguments.add_argument("directory", nargs="?", default=".")
+    arguments.add_argument("directory", nargs="?", type=place, default=".")
     arguments.add_argument("--neighbour", action="store_true", help="beside one who writes a lot")
     given = arguments.parse_args()
     print(f"syncing, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
