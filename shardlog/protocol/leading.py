@@ -21,6 +21,7 @@ from shardlog.protocol.failures import (
     BelowCommit,
     DivergenceMismatch,
     LostDisk,
+    NoReplica,
     NotReady,
     OffsetGap,
     Refusal,
@@ -113,6 +114,10 @@ def open_when_whole(r: ReplicaState) -> None:
     if missing_from(r, lead) is not None:
         return
     lead.serving = True
+    if r.in_doubt:
+        # The log is what the election decided to keep: nothing may stand behind it any more.
+        r.in_doubt = 0
+        r.persist()
     lead.tip = r.sessions.copy()
     lead.tip.fold(r.log.between(lead.tip.applied, r.log.end))
     open_epoch(r, lead, lead.operator)
@@ -203,10 +208,13 @@ def add_cursor(
     lead.resting = False
     lead.fetching.pop(answer.member, None)
     cursor.unannounce(cut)
-    cursor.acked = min(cursor.acked, answer.may_end)
+    cursor.acked = min(cursor.acked, answer.intact_end)
+    if answer.open_tail:
+        # It says itself that its tail is in doubt: it is filled again, and is no lost disk.
+        cursor.promised = min(cursor.promised, answer.end)
     if answer.syncing and answer.commit <= cut:
         # Where it starts over all is committed; we may not know yet, and it cannot ack before.
-        r.advance_commit(min(answer.commit, r.log.end))
+        commit_to(r, lead, min(answer.commit, r.log.end))
     wiped = plan.plan is Plan.WIPE or answer.syncing
     cursor.snapshot = describe(r) if wiped else None
     return None
@@ -258,6 +266,8 @@ def refused(r: ReplicaState, envelope: Envelope, message: Refused) -> None:
     cursor = lead.cursors.get(Member(envelope.src, envelope.src_incarnation))
     if isinstance(refusal, StaleEpoch) and refusal.epoch > r.epoch:
         step_down(r)
+    elif isinstance(refusal, NoReplica):
+        _forget_standby(lead, Member(envelope.src, refusal.asked))
     elif cursor is None or message.epoch > r.epoch:
         return
     elif isinstance(refusal, OffsetGap) and cursor.announced:
@@ -269,6 +279,13 @@ def refused(r: ReplicaState, envelope: Envelope, message: Refused) -> None:
     elif isinstance(refusal, NotReady) and cursor.snapshot and not cursor.announced:
         # It ends before the follower's log begins: perhaps more is committed by now.
         cursor.snapshot = describe(r)
+
+
+def _forget_standby(lead: Leadership, gone: Member) -> None:
+    """A cancelled standby was destroyed.  It never counted, so nothing is lost with its cursor."""
+    cursor = lead.cursors.get(gone)
+    if cursor is not None and cursor.standby:
+        del lead.cursors[gone]
 
 
 def _unannounced(r: ReplicaState, cursor: Cursor, message: Refused) -> bool:
@@ -368,6 +385,8 @@ def progressed(r: ReplicaState, envelope: Envelope, message: Progress) -> None:
     cursor = _cursor_of(r, envelope, message.epoch)
     if cursor is None or r.lead is None or message.at > r.log.end:
         return
+    if cursor.snapshot is not None and message.at >= cursor.snapshot.end:
+        cursor.snapshot = None
     cursor.confirm(0, message.at, r.now_ms, r.limits.resend_entries_ms)
     replicate(r, r.lead, cursor)
 
@@ -391,11 +410,17 @@ def advance(r: ReplicaState, lead: Leadership) -> None:
         before,
     )
     if end > before:
-        r.advance_commit(min(end, r.log.end))
-        answering.answer_committed(r, lead, before)
+        commit_to(r, lead, min(end, r.log.end))
     if lead.trimmed > r.log.first:
         trimming.trim_more(r, lead)
     answering.answer_reads(r, lead)
+
+
+def commit_to(r: ReplicaState, lead: Leadership, commit: int) -> None:
+    """Raise the commit offset, and answer the clients that waited for it."""
+    before = r.commit
+    r.advance_commit(commit)
+    answering.answer_committed(r, lead, before)
 
 
 def tick(r: ReplicaState) -> None:

@@ -254,6 +254,12 @@ class FenceAnswer(Message):
     def may_end(self) -> int:
         return self.end + 1 if self.open_tail else self.end
 
+    @property
+    def intact_end(self) -> int:
+        """The end of what is held for certain, from the commit offset on."""
+        bad = (s.base for s in self.slots if s.mark is not Mark.PRESENT and s.base >= self.commit)
+        return min(bad, default=self.end)
+
 
 @value
 class BecameLeader(Message):

@@ -289,11 +289,11 @@ def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     told = c.created.get(joining.node)
     if told is not None and joining.old == (joining.node, told):
         c.created.clear()
-        if joining.old in tending.lost_members(c, record):
-            # It came back with less than it had acknowledged (rule 15): it must not come back.
+        if tending.is_below_promise(c, record, joining.old):
             c.send(joining.old, Destroy())
         else:
-            # It was a false alarm: the replica is still there.
+            # The replica is there: the refusals were late, or its volume was away for a while.
+            c.lost.pop(joining.old, None)
             c.write(changed(record, joining=None))
     elif told is not None:
         c.write(changed(record, joining=replace(joining, incarnation=told)))

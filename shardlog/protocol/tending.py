@@ -167,8 +167,11 @@ def _led_before(c: CoordinatorState, record: Shard, message: Refused, no: WrongR
 
 
 def _count_lost(c: CoordinatorState, member: Member, envelope: Envelope, no: NoReplica) -> None:
-    """A late refusal may speak of an earlier replica, so one alone proves nothing."""
-    if member.node == envelope.src and member.incarnation != no.incarnation:
+    """Count an answer to a message for just this incarnation, which is not there.
+
+    A late one may be from before the replica was made, so one alone proves nothing.
+    """
+    if member == (envelope.src, no.asked) and member.incarnation != no.incarnation:
         c.lost[member] = c.lost.get(member, 0) + 1
 
 
@@ -201,15 +204,19 @@ def _is_gone(c: CoordinatorState, record: Shard, leader: Member) -> bool:
 
 
 def lost_members(c: CoordinatorState, record: Shard) -> list[Member]:
-    """Members without their replica, by their own word or by their leader's (rules 12 and 15)."""
-    lost: list[Member] = []
-    if c.lost:
-        lost = [each for each in record.ensemble if c.lost.get(each, 0) >= LOST_REPORTS_MIN]
+    """Members to swap for themselves: without a replica, or below what they acknowledged."""
+    return [
+        member
+        for member in record.ensemble
+        if c.lost.get(member, 0) >= LOST_REPORTS_MIN or is_below_promise(c, record, member)
+    ]
+
+
+def is_below_promise(c: CoordinatorState, record: Shard, member: Member) -> bool:
+    """Whether the leader found that the member holds less than it acknowledged (rule 15)."""
     leader = c.seen.get(record.leader) if record.leader else None
-    below = [each.member for each in leader.report.cursors if each.lost] if leader else []
-    if below:
-        lost += [member for member in record.ensemble if member in below and member not in lost]
-    return lost
+    cursors = leader.report.cursors if leader else ()
+    return any(each.lost and each.member == member for each in cursors)
 
 
 def tend_followers(c: CoordinatorState, record: Shard) -> None:
