@@ -13,6 +13,7 @@ that does not answer is asked again.  Only a store that is closed or unusable en
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable
 
 from shardlog.coordinator.driver import Control, DriverLimits, ShardCoordinator, Surroundings
@@ -165,7 +166,7 @@ class CoordinatorHost:
         """The shard's coordinator, begun if need be."""
         known = self._coordinators.get(shard)
         if known is None:
-            machine = Coordinator(self.name, shard, self.limits)
+            machine = Coordinator(self.name, shard, self.limits, secrets.randbits(62) or 1)
             known = ShardCoordinator(machine, self._around, self._failed)
             self._coordinators[shard] = known
             known.start()

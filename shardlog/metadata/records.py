@@ -21,7 +21,8 @@ from shardlog.protocol.quorum import Ensemble, QuorumPolicy
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
 from shardlog.protocol.upkeep import USUAL, Upkeep
 
-FORMAT = 3
+FORMAT = 4
+UPKEEP_FORMAT = 3
 LOSSES_FORMAT = 2
 PLAIN_FORMAT = 1
 """A record has the lowest format that can tell it, so that who knows no later one can go on."""
@@ -53,7 +54,9 @@ _SHARD = (
 _LOSSES = ("accepting", "losses")
 """Only in a record that has them, which is then of format 2; or of format 3."""
 _UPKEEP = ("upkeep",)
-"""Only in a record whose upkeep is not the usual one, which is then of format 3."""
+"""Only in a record whose upkeep is not the usual one, which is then of format 3; or of format 4."""
+_ELECTION = ("election", "changed_in")
+"""Only in a record that has them, which is then of format 4."""
 
 
 def shard_key(name: str) -> str:
@@ -87,8 +90,11 @@ def encode_shard(shard: Shard) -> bytes:
     if written >= LOSSES_FORMAT:
         plain["accepting"] = _plain_entry(shard.accepting)
         plain["losses"] = [_plain_header(lost) for lost in shard.losses]
-    if written >= FORMAT:
+    if written >= UPKEEP_FORMAT:
         plain["upkeep"] = _plain_upkeep(shard.upkeep)
+    if written >= FORMAT:
+        plain["election"] = shard.election
+        plain["changed_in"] = shard.changed_in
     value = json.dumps(plain, separators=(",", ":")).encode()
     if decode_shard(key, value) != shard:
         raise BadRecord(key, "", "cannot be stored without a loss")
@@ -96,8 +102,10 @@ def encode_shard(shard: Shard) -> bytes:
 
 
 def _format_of(shard: Shard) -> int:
-    if shard.upkeep != USUAL:
+    if shard.election or shard.changed_in:
         return FORMAT
+    if shard.upkeep != USUAL:
+        return UPKEEP_FORMAT
     return LOSSES_FORMAT if shard.accepting is not None or shard.losses else PLAIN_FORMAT
 
 
@@ -156,8 +164,11 @@ def decode_shard(key: str, value: bytes) -> Shard:
     field = _Field(key, "", _parsed(key, value))
     _require_format(field)
     found = field.value["format"]
-    has_losses, has_upkeep = found >= LOSSES_FORMAT, found >= FORMAT
-    field.require_fields(_SHARD + _LOSSES * has_losses + _UPKEEP * has_upkeep)
+    has_losses, has_upkeep = found >= LOSSES_FORMAT, found >= UPKEEP_FORMAT
+    has_election = found >= FORMAT
+    field.require_fields(
+        _SHARD + _LOSSES * has_losses + _UPKEEP * has_upkeep + _ELECTION * has_election
+    )
     shard = Shard(
         name=field.at("name").text(),
         status=field.at("status").one_of(Status),
@@ -174,6 +185,8 @@ def decode_shard(key: str, value: bytes) -> Shard:
         accepting=field.at("accepting").optional(_entry) if has_losses else None,
         losses=field.at("losses").each(_header) if has_losses else (),
         upkeep=_upkeep(field.at("upkeep")) if has_upkeep else USUAL,
+        election=field.at("election").number() if has_election else 0,
+        changed_in=field.at("changed_in").number() if has_election else 0,
     )
     if key != SHARDS + shard.name:
         field.at("name").refuse(f"{shard.name!r:.80} does not belong under this key")

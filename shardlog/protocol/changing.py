@@ -23,6 +23,7 @@ from shardlog.protocol.messages import (
     Commit,
     Committed,
     Envelope,
+    Membership,
     PauseWrites,
     Prepare,
     Prepared,
@@ -88,6 +89,7 @@ def _refusal_of_new(r: ReplicaState, lead: Leadership, change: Reconfiguration) 
 def raise_epoch(r: ReplicaState, lead: Leadership, epoch: int, operator: str) -> None:
     """Every rise of the epoch is written down, announced, and opened by an entry (rule 4)."""
     r.epoch = r.led = epoch
+    r.membership = Membership(epoch, r.election, lead.members())
     r.history = extended(r.history, epoch, r.log.end)
     r.persist()
     r.emit(Barrier())

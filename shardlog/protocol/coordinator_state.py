@@ -28,6 +28,9 @@ from shardlog.protocol.messages import BecomeLeader, Envelope, FenceAnswer, Mess
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.suspicion import Seen
 
+ELECTION_IDS = 1 << 63
+"""How many ids of elections there are."""
+
 
 class Intent(StrEnum):
     """What a write in flight is for: decides what is done once it stands."""
@@ -62,7 +65,9 @@ class CoordinatorState:
         "command",
         "created",
         "draining",
+        "draw",
         "election",
+        "elections",
         "excluded",
         "gone",
         "healthy_ms",
@@ -91,7 +96,11 @@ class CoordinatorState:
         "wrote_ms",
     )
 
-    def __init__(self, name: str, shard: str, limits: CoordinatorLimits) -> None:
+    def __init__(self, name: str, shard: str, limits: CoordinatorLimits, draw: int = 0) -> None:
+        """`draw` is a random number: elections get their ids from it.  0: they have none."""
+        self.draw = draw
+        # How many elections this coordinator has begun.
+        self.elections = 0
         self.name = name
         self.shard = shard
         self.limits = limits
@@ -145,6 +154,11 @@ class CoordinatorState:
         if clock_ms + self.set_back_ms < self.now_ms:
             self.set_back_ms = self.now_ms - clock_ms
         self.now_ms = clock_ms + self.set_back_ms
+
+    def next_election(self) -> int:
+        """The id of an election that is about to begin."""
+        self.elections += 1
+        return (self.draw + self.elections) % ELECTION_IDS if self.draw else 0
 
     def load(self) -> None:
         self.out.append(Load())

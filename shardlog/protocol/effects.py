@@ -11,7 +11,7 @@ from __future__ import annotations
 from shardlog.protocol.entry import Entry, Header, Member
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
-from shardlog.protocol.messages import Envelope, Snapshot
+from shardlog.protocol.messages import Envelope, Membership, Snapshot
 from shardlog.protocol.sessions import Sessions
 from shardlog.protocol.value import value
 
@@ -78,6 +78,7 @@ class Superblock:
 
     `sessions` is the table folded up to `sessions_at`.  `syncing` is the snapshot being installed.
     `in_doubt` counts entries that may have stood where the log was since started over.
+    `election` is the id of the election that `epoch` was promised to; 0 if it had none.
     """
 
     incarnation: int
@@ -89,6 +90,8 @@ class Superblock:
     sessions: Sessions
     syncing: Snapshot | None
     in_doubt: int = 0
+    election: int = 0
+    membership: Membership | None = None
 
 
 @value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shardlog.protocol import choice, stakes
+from shardlog.protocol import choice, contradiction, stakes
 from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import EntryId, Member
@@ -23,6 +23,7 @@ from shardlog.protocol.messages import (
     Fence,
     FenceAnswer,
 )
+from shardlog.protocol.replica_state import same_election
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
 
 
@@ -38,10 +39,12 @@ def start(
     reported = (each.report.epoch for each in c.seen.values())
     epoch = max(record.epoch, above, *reported) + 1
     fields = {"status": Status.ELECTION, "epoch": epoch, "leader": None, "preferred": preferred}
+    fields["election"] = c.next_election()
     if accepting is not None:
         fields["accepting"] = accepting
     if record.change and record.phase is Phase.PREPARE:
         fields |= {"change": None, "phase": None, "joining": resumed(record)}
+        fields["changed_in"] = record.epoch
     c.write(changed(record, **fields), Intent.ELECT)
 
 
@@ -70,7 +73,7 @@ def drive(c: CoordinatorState, record: Shard) -> None:
         election.sent_ms = c.now_ms
         for member in record.fencing_ensemble:
             if member not in election.answers:
-                c.send(member, Fence(record.epoch))
+                c.send(member, Fence(record.epoch, record.election))
     if election.asked is None:
         _choose(c, record, election)
     elif c.now_ms - election.started_ms >= c.limits.election_timeout_ms:
@@ -164,6 +167,7 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
         decision.sources,
         followers,
         record.losses,
+        record.election,
     )
     election.asked = (decision.leader, message)
     election.started_ms = c.now_ms
@@ -173,9 +177,12 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
 
 def answered(c: CoordinatorState, record: Shard, answer: FenceAnswer) -> None:
     """A fence answer: to an election, late or not, or to the fence of a member without a cursor."""
-    if answer.epoch != record.epoch:
+    if answer.epoch != record.epoch or not same_election(answer.election, record.election):
         return
-    if record.status is Status.ELECTION:
+    why = contradiction.of_answer(record, answer)
+    if why is not None:
+        contradiction.halt(c, record, why)
+    elif record.status is Status.ELECTION:
         if last_epoch(answer.history) >= record.epoch and not c.writing:
             # This epoch has been led before: the record came back from an old backup (rule 21).
             start(c, record, preferred=record.preferred, above=last_epoch(answer.history))
@@ -224,6 +231,7 @@ def became(c: CoordinatorState, record: Shard, envelope: Envelope, message: Beca
             preferred=None,
             accepting=None,
             removed=(*record.removed, *gone),
+            changed_in=record.epoch if record.change else record.changed_in,
         )
     )
 

@@ -58,6 +58,13 @@ class WrongRole(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
+class OtherElection(Refusal):
+    """This epoch was promised to another election: the metadata is older than the promise."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class NotLeader(Refusal):
     """Ask `hint` instead, if it is known."""
 

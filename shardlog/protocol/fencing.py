@@ -10,7 +10,14 @@ from __future__ import annotations
 from shardlog.protocol import answering
 from shardlog.protocol.effects import Erase, Format, Superblock
 from shardlog.protocol.entry import EntryId
-from shardlog.protocol.failures import NO_SPACE, NotReady, Refusal, StaleEpoch, WrongRole
+from shardlog.protocol.failures import (
+    NO_SPACE,
+    NotReady,
+    OtherElection,
+    Refusal,
+    StaleEpoch,
+    WrongRole,
+)
 from shardlog.protocol.history import clip
 from shardlog.protocol.messages import (
     Created,
@@ -66,24 +73,26 @@ def destroyed(r: ReplicaState, promise: Promise) -> None:
 
 
 def fence(r: ReplicaState, envelope: Envelope, message: Fence) -> None:
-    refusal = refusal_to_fence(r, message.epoch)
+    refusal = refusal_to_fence(r, message)
     if refusal:
         r.refuse(envelope, refusal)
         return
     if message.epoch > r.epoch:
         answering.dismiss(r)
-        r.epoch = message.epoch
         r.become(Cause.FENCE)
         r.leader = None
+    r.promise(message.epoch, message.election)
     persist_promise(r)
     r.sync(Due.FENCED, end=r.log.end, to=envelope.src)
 
 
-def refusal_to_fence(r: ReplicaState, epoch: int) -> Refusal | None:
-    """Answered again only while still Fenced at that epoch (rule 1)."""
-    if epoch < r.epoch:
+def refusal_to_fence(r: ReplicaState, message: Fence) -> Refusal | None:
+    """Answered again only while still Fenced at that epoch, by the same election (rule 1)."""
+    if message.epoch < r.epoch:
         return StaleEpoch(r.epoch)
-    if epoch == r.epoch and r.role is not Role.FENCED:
+    if r.is_promised_elsewhere(message.epoch, message.election):
+        return OtherElection(r.epoch)
+    if message.epoch == r.epoch and r.role is not Role.FENCED:
         return WrongRole(r.role, r.epoch)
     return None
 
@@ -135,6 +144,7 @@ def status(r: ReplicaState, envelope: Envelope, message: StatusRequest) -> None:
             r.transfer.report(r.log.end, r.now_ms) if r.transfer else None,
             r.slack_ms,
             r.full,
+            r.election,
         ),
     )
 

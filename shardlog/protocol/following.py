@@ -19,12 +19,15 @@ from shardlog.protocol.effects import (
 from shardlog.protocol.entry import Entry, Header, Kind, Member
 from shardlog.protocol.failures import (
     BelowCommit,
+    DifferentEntry,
     DivergenceMismatch,
     Illegal,
     ImpossibleState,
     NotReady,
+    OtherElection,
     Refusal,
     StaleEpoch,
+    WrongParent,
     WrongRole,
 )
 from shardlog.protocol.history import OPEN_END, divergence, epoch_at
@@ -36,6 +39,7 @@ from shardlog.protocol.messages import (
     Envelope,
     Heartbeat,
     InstallSnapshot,
+    Membership,
     Progress,
     Snapshot,
     SnapshotInstalled,
@@ -58,7 +62,7 @@ def announce(r: ReplicaState, envelope: Envelope, message: Announce) -> None:
     if message.epoch == r.epoch and r.role in FOLLOWING and r.leader == leader:
         _announce_again(r, leader, message)
         return
-    cut = divergence(r.history, r.log.may_end, message.history, OPEN_END)
+    cut = parting_from(r, message)
     refusal = refusal_to_follow(r, message, cut)
     if refusal:
         r.refuse(envelope, refusal)
@@ -68,10 +72,25 @@ def announce(r: ReplicaState, envelope: Envelope, message: Announce) -> None:
     _adopt(r, leader, message, cut)
 
 
+def parting_from(r: ReplicaState, message: Announce) -> int:
+    """Where our log parts from the leader's, by the histories.
+
+    Earlier if the leader's entry there is named, and is not ours: one epoch was led twice.
+    """
+    cut = divergence(r.history, r.log.may_end, message.history, OPEN_END)
+    if message.parting and message.cut < cut:
+        mine = r.log.starting_at(message.cut)
+        if mine and mine.kind is not Kind.UNKNOWN and mine.checksum != message.parting:
+            return message.cut
+    return cut
+
+
 def refusal_to_follow(r: ReplicaState, message: Announce, cut: int) -> Refusal | None:
     """A follower recomputes where the logs part, and gives up nothing that is committed."""
     if message.epoch < r.epoch:
         return StaleEpoch(r.epoch)
+    if r.is_promised_elsewhere(message.epoch, message.election):
+        return OtherElection(r.epoch)
     if message.epoch == r.epoch and r.role is not Role.FENCED:
         return WrongRole(r.role, r.epoch)
     if r.syncing and message.snapshot is None:
@@ -89,9 +108,12 @@ def _adopt(r: ReplicaState, leader: Member, message: Announce, cut: int) -> None
     """Truncate durably, adopt the history; entries come later (rule 2)."""
     _cut(r, cut)
     answering.dismiss(r)
-    r.epoch = message.epoch
+    r.promise(message.epoch, message.election)
     r.history = message.history
+    if message.members:
+        r.membership = Membership(message.epoch, message.election, message.members)
     r.leader = leader
+    r.at_odds = False
     r.told, r.leader_rests = -1, False
     r.become(Cause.ANNOUNCE_STANDBY if message.standby else Cause.ANNOUNCE)
     if message.snapshot is not None:
@@ -195,6 +217,8 @@ def take(r: ReplicaState, batch: tuple[Entry, ...]) -> tuple[bool, Refusal | Non
         else:
             refusal = log.refusal_of_duplicate(header)
         if refusal:
+            if isinstance(refusal, DifferentEntry | WrongParent) and base not in log.marks:
+                r.at_odds = True
             return fresh, refusal
     return fresh, None
 
@@ -303,7 +327,7 @@ def acknowledge(r: ReplicaState, beat: int = 0) -> None:
 
 
 def may_ack(r: ReplicaState) -> bool:
-    return r.role is Role.FOLLOWER and r.syncing is None
+    return r.role is Role.FOLLOWER and r.syncing is None and not r.at_odds
 
 
 # --- snapshots ---------------------------------------------------------------------------------
@@ -342,7 +366,7 @@ def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> No
         r.refuse(envelope, NotReady("syncing: the snapshot ends before our log begins"))
     else:
         _cut(r, cut)
-        r.epoch = message.epoch
+        r.promise(message.epoch, 0)
         r.others = message.others
         _begin_sync(r, snapshot)
         r.history = snapshot.history

@@ -110,6 +110,10 @@ class Leadership:
         # Folded to the end of the log, the uncommitted suffix included: it admits requests.
         self.tip = SessionTable(0, 0)
 
+    def members(self) -> Ensemble:
+        """The ensemble that is announced: the final one while a change is under way."""
+        return self.change.after if self.change else self.ensemble
+
     def deciding_ensembles(self) -> tuple[Ensemble, ...]:
         """Those that must hold an entry before it is committed (rule 7)."""
         if self.change and self.covered:

@@ -24,6 +24,7 @@ from shardlog.protocol.failures import (
     NoReplica,
     NotReady,
     OffsetGap,
+    OtherElection,
     Refusal,
     StaleEpoch,
     UnknownMember,
@@ -31,6 +32,7 @@ from shardlog.protocol.failures import (
 )
 from shardlog.protocol.history import OPEN_END, divergence, extended
 from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
     Aborted,
     Ack,
@@ -42,6 +44,7 @@ from shardlog.protocol.messages import (
     FenceAnswer,
     FollowerAdded,
     Heartbeat,
+    Membership,
     Prepared,
     Progress,
     Refused,
@@ -50,7 +53,7 @@ from shardlog.protocol.messages import (
     SnapshotRequest,
     Trim,
 )
-from shardlog.protocol.replica_state import Due, Promise, ReplicaState
+from shardlog.protocol.replica_state import Due, Promise, ReplicaState, same_election
 from shardlog.protocol.states import Cause, Role
 from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 
@@ -59,7 +62,7 @@ from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 
 def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) -> None:
     lead = r.lead
-    if lead and r.epoch == message.epoch:
+    if lead and r.epoch == message.epoch and same_election(r.election, message.election):
         lead.operator = envelope.src
         if lead.serving and lead.opened == r.epoch:
             r.answer(envelope, BecameLeader(r.epoch))
@@ -76,6 +79,7 @@ def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) ->
         r.emit(Barrier())
     r.become(Cause.BECOME_LEADER)
     r.led = r.epoch
+    r.membership = Membership(r.epoch, r.election, message.ensemble)
     r.leader = None
     r.history = extended(message.kept.history, r.epoch, message.kept.end)
     r.lead = lead = Leadership(
@@ -92,6 +96,8 @@ def refusal_to_lead(r: ReplicaState, message: BecomeLeader, cut: int) -> Refusal
     """Only while Fenced at exactly that epoch, and never twice (rule 1)."""
     if message.epoch < r.epoch:
         return StaleEpoch(r.epoch)
+    if r.is_promised_elsewhere(message.epoch, message.election):
+        return OtherElection(r.epoch)
     if message.epoch > r.epoch or r.role is not Role.FENCED or r.led >= message.epoch or r.syncing:
         return WrongRole(r.role, r.epoch)
     if cut < r.commit:
@@ -135,7 +141,10 @@ def open_epoch(r: ReplicaState, lead: Leadership, operator: str) -> None:
     """The epoch has just risen: one entry at once, and an announcement when it is durable."""
     lead.epoch_first = r.log.end
     for cursor in lead.cursors.values():
-        cursor.unannounce(OPEN_END if cursor.announced else cursor.cut)
+        if cursor.announced:
+            cursor.unannounce(OPEN_END)
+        else:
+            cursor.unannounce(cursor.cut, cursor.parting)
     start_epoch(r, lead)
     r.sync(Due.OPENED, end=r.log.end, to=operator)
 
@@ -195,7 +204,9 @@ def add_cursor(
     r: ReplicaState, lead: Leadership, answer: FenceAnswer, standby: bool
 ) -> Refusal | None:
     """From what the follower says it holds: where it parts from us, and what it lacks."""
-    cut = divergence(answer.history, answer.may_end, r.history, OPEN_END)
+    cut, parting = parting_of(r, answer)
+    if cut < answer.commit:
+        return _refusal_of_committed(lead, answer)
     # Our log may still be short of what was kept, while it is being repaired.
     ours = Extent(r.log.first, max(r.log.end, lead.kept.end), r.commit)
     plan = negotiate(ours, Extent(answer.first, min(cut, answer.end), answer.commit))
@@ -207,7 +218,7 @@ def add_cursor(
     lead.trimmed = max(lead.trimmed, answer.first)
     lead.resting = False
     lead.fetching.pop(answer.member, None)
-    cursor.unannounce(cut)
+    cursor.unannounce(cut, parting)
     cursor.acked = min(cursor.acked, answer.intact_end)
     if answer.open_tail:
         # It says itself that its tail is in doubt: it is filled again, and is no lost disk.
@@ -218,6 +229,35 @@ def add_cursor(
     wiped = plan.plan is Plan.WIPE or answer.syncing
     cursor.snapshot = describe(r) if wiped else None
     return None
+
+
+def parting_of(r: ReplicaState, answer: FenceAnswer) -> tuple[int, int]:
+    """Where the answer's log parts from ours, and the checksum of our entry there if it shows it.
+
+    Histories tell it, unless one epoch was led twice: checksums decide (T1).
+    """
+    cut = divergence(answer.history, answer.may_end, r.history, OPEN_END)
+    for slot in answer.slots:
+        if slot.base >= cut:
+            break
+        if slot.mark in (Mark.PRESENT, Mark.CORRUPT) and slot.base >= r.log.kept_from:
+            mine = r.log.starting_at(slot.base)
+            if mine and mine.kind is not Kind.UNKNOWN and mine.checksum != slot.checksum:
+                return slot.base, mine.checksum
+    return cut, 0
+
+
+def _refusal_of_committed(lead: Leadership, answer: FenceAnswer) -> Refusal:
+    """What the replica has committed, this log lacks.
+
+    Where the loss of a tail was accepted, the replica was away then, and is made anew.  Else the
+    metadata is of another past, and the coordinator halts the shard (rule 21).
+    """
+    if any(not lost.count and lost.base < answer.commit for lost in lead.losses):
+        cursor = lead.cursors.setdefault(answer.member, Cursor(answer.member, standby=False))
+        cursor.lost = True
+        return LostDisk(answer.member, answer.commit)
+    return BelowCommit(answer.commit)
 
 
 def is_lost(cursor: Cursor, ack: Ack) -> bool:
@@ -242,6 +282,9 @@ def announce_to(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
             r.commit,
             cursor.standby,
             cursor.snapshot,
+            r.election,
+            lead.members(),
+            cursor.parting,
         ),
     )
 

@@ -100,6 +100,18 @@ class Snapshot:
 
 
 @value
+class Membership:
+    """The ensemble that a replica was last told of, by whose election and in which epoch.
+
+    If a change was under way then, the final one: whether it was completed the record tells.
+    """
+
+    epoch: int
+    election: int
+    ensemble: Ensemble
+
+
+@value
 class CursorStatus:
     """Where one follower stands, as its leader sees it.
 
@@ -124,9 +136,13 @@ class Create(Message):
 
 @value
 class Fence(Message):
-    """Stop replicating below `epoch` and tell what may be held."""
+    """Stop replicating below `epoch` and tell what may be held.
+
+    `election` is the id of the election that chose `epoch`; 0 if it has none.
+    """
 
     epoch: int
+    election: int = 0
 
 
 @value
@@ -140,6 +156,7 @@ class BecomeLeader(Message):
     sources: tuple[Member, ...]
     followers: tuple[FenceAnswer, ...]
     losses: tuple[Header, ...] = ()
+    election: int = 0
 
 
 @value
@@ -234,7 +251,8 @@ class FenceAnswer(Message):
 
     `slots` lists the suffix from its commit offset on, and every bad slot below it; `damaged` the
     headers that are known of the first bad ones.  With an open tail, which cannot be read,
-    `tail_slots` is how many entries it may have held; 0 if any number.
+    `tail_slots` is how many entries it may have held; 0 if any number.  `membership` is what the
+    replica was last told of the ensemble.
     """
 
     member: Member
@@ -249,6 +267,8 @@ class FenceAnswer(Message):
     slots: tuple[Slot, ...]
     tail_slots: int = 0
     damaged: tuple[Header, ...] = ()
+    election: int = 0
+    membership: Membership | None = None
 
     @property
     def may_end(self) -> int:
@@ -358,6 +378,7 @@ class StatusReport(Message):
     transfer: Transfer | None = None
     slack_ms: int = 0
     full: bool = False
+    election: int = 0
 
 
 @value
@@ -376,7 +397,10 @@ class Refused(Message):
 class Announce(Message):
     """The leader's history; `cut` is where, as it computes, the follower's log parts from it.
 
-    `end` is where the leader's log ends: whatever was committed before is below it.
+    `end` is where the leader's log ends: whatever was committed before is below it.  `members` are
+    the ensemble; while a change is under way, the final one.  `parting` is the checksum of the
+    leader's entry at `cut` where the follower told of another one there, though the histories
+    agree further; else 0.
     """
 
     epoch: int
@@ -386,6 +410,9 @@ class Announce(Message):
     commit: int
     standby: bool
     snapshot: Snapshot | None
+    election: int = 0
+    members: Ensemble = ()
+    parting: int = 0
 
 
 @value

@@ -70,6 +70,16 @@ def reached(count: int, ensemble: Ensemble, present: Collection[Member]) -> bool
     return sum(1 for member in ensemble if member in present) >= count
 
 
+def always_meet(policy: QuorumPolicy, fenced: Ensemble, replicated: Ensemble) -> bool:
+    """Whether every fencing quorum of one ensemble holds a member of every replication quorum of
+    the other."""
+    shared = len(set(fenced) & set(replicated))
+    fencing, replication = policy.of(len(fenced)).fencing, policy.of(len(replicated)).replication
+    fencing_shared = max(0, fencing - (len(fenced) - shared))
+    replication_shared = max(0, replication - (len(replicated) - shared))
+    return fencing_shared + replication_shared > shared
+
+
 def replicated_end(replication: int, ends: Iterable[int]) -> int:
     """The offset up to which `replication` of these logs reach; 0 if there are fewer logs."""
     ranked = sorted(ends, reverse=True)

@@ -242,6 +242,7 @@ def committed(c: CoordinatorState, record: Shard, envelope: Envelope, message: C
             change=None,
             phase=None,
             removed=(*record.removed, *gone),
+            changed_in=record.epoch,
         )
     )
 
@@ -251,7 +252,16 @@ def abort(c: CoordinatorState, record: Shard) -> None:
     joining = electing.resumed(record)
     if joining:
         joining = replace(joining, cancelled=True)
-    c.write(changed(record, epoch=record.epoch + 1, change=None, phase=None, joining=joining))
+    c.write(
+        changed(
+            record,
+            epoch=record.epoch + 1,
+            change=None,
+            phase=None,
+            joining=joining,
+            changed_in=record.epoch,
+        )
+    )
 
 
 # --- a node on its way in ------------------------------------------------------------------------

@@ -137,6 +137,7 @@ class Replica(ReplicaState):
         self.blank(block.incarnation)
         self.role = Role.FENCED
         self.epoch, self.led, self.history = block.epoch, block.led, block.history
+        self.election, self.membership = block.election, block.membership
         self.syncing = block.syncing
         self.log = Log(recovered.first, recovered.boundary, archive)
         for header in recovered.headers:

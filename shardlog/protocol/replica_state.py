@@ -34,6 +34,7 @@ from shardlog.protocol.messages import (
     FenceAnswer,
     Fetch,
     Fetched,
+    Membership,
     Message,
     Progress,
     Read,
@@ -86,15 +87,22 @@ class Rewrite(NamedTuple):
     token: int
 
 
+def same_election(one: int, other: int) -> bool:
+    """Whether two ids may name the same election; one that is not known matches any."""
+    return not one or not other or one == other
+
+
 class ReplicaState:
     """See the module."""
 
     __slots__ = (
         "archive",
         "asked",
+        "at_odds",
         "commit",
         "draining",
         "durable_end",
+        "election",
         "epoch",
         "feed_bytes",
         "fetch_until",
@@ -112,6 +120,7 @@ class ReplicaState:
         "led",
         "limits",
         "log",
+        "membership",
         "node",
         "now_ms",
         "others",
@@ -182,6 +191,9 @@ class ReplicaState:
         self.incarnation = incarnation
         # The highest epoch promised; never falls.
         self.epoch = 0
+        # The election that it was promised to: an epoch is never shared by two.  0: none is known.
+        self.election = 0
+        self.membership: Membership | None = None
         # The last epoch this replica led, or is leading; led ≤ epoch.
         self.led = 0
         self.history: History = ()
@@ -210,6 +222,9 @@ class ReplicaState:
         # Entries that an unreadable tail may have held before the log was started over.
         self.in_doubt = 0
         self.leader: Member | None = None
+        # Whether our leader has sent an entry that is not the one here, or does not continue our
+        # log: nothing more is acknowledged to it (T1).
+        self.at_odds = False
         self.heard_ms = -1
         # The commit offset that the last heartbeat told, and whether the next may take its time.
         self.told = -1
@@ -240,6 +255,17 @@ class ReplicaState:
     @property
     def member(self) -> Member:
         return Member(self.node, self.incarnation)
+
+    def promise(self, epoch: int, election: int) -> None:
+        """Take part in `epoch` from now on, for this election and no other of that epoch."""
+        if epoch > self.epoch:
+            self.epoch, self.election = epoch, election
+        elif not self.election:
+            self.election = election
+
+    def is_promised_elsewhere(self, epoch: int, election: int) -> bool:
+        """Whether `epoch` is our epoch and was promised to another election."""
+        return epoch == self.epoch and not same_election(election, self.election)
 
     def become(self, cause: Cause) -> None:
         self.role = next_role(self.role, cause)
@@ -314,6 +340,8 @@ class ReplicaState:
                     self.sessions.at_rest(),
                     self.syncing,
                     self.in_doubt,
+                    self.election,
+                    self.membership,
                 )
             )
         )
@@ -371,6 +399,8 @@ class ReplicaState:
             tuple(self._slot(header) for header in listed),
             log.tail_slots if log.open_tail else 0,
             self._damaged(),
+            self.election,
+            self.membership,
         )
 
     def _told_from(self) -> int:

@@ -54,6 +54,8 @@ class Shard:
     DELETING.  `preferred` is who a running election should choose among equals.  `halted` says why
     nothing more is done.  `accepting` is the entry that a person has given up, should the running
     election find no copy of it; `losses` are the headers of what was, for good.
+    `election` is the id of the election that chose the leader, or is about to.  `changed_in` is the
+    epoch of the last change of the ensemble, completed or given up.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Shard:
     accepting: EntryId | None = None
     losses: tuple[Header, ...] = ()
     upkeep: Upkeep = USUAL
+    election: int = 0
+    changed_in: int = 0
 
     @property
     def final_ensemble(self) -> Ensemble:

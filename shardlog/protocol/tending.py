@@ -7,10 +7,17 @@ and is then added.  A member that has no replica any more is swapped for itself.
 
 from __future__ import annotations
 
-from shardlog.protocol import electing, pacing
+from shardlog.protocol import contradiction, electing, pacing
 from shardlog.protocol.coordinator_state import CoordinatorState, changed
 from shardlog.protocol.entry import Member
-from shardlog.protocol.failures import NoReplica, NotReady, StaleEpoch, WrongRole
+from shardlog.protocol.failures import (
+    BelowCommit,
+    NoReplica,
+    NotReady,
+    OtherElection,
+    StaleEpoch,
+    WrongRole,
+)
 from shardlog.protocol.messages import (
     Abort,
     Create,
@@ -25,6 +32,7 @@ from shardlog.protocol.messages import (
     StatusReport,
     StatusRequest,
 )
+from shardlog.protocol.replica_state import same_election
 from shardlog.protocol.shard import Joining, Shard, Status
 from shardlog.protocol.suspicion import Seen, election_possible, given_up, leader_works
 from shardlog.protocol.upkeep import USUAL
@@ -82,12 +90,14 @@ def reported(c: CoordinatorState, record: Shard, report: StatusReport) -> None:
         c.draining.add(report.member)
     else:
         c.draining.discard(report.member)
+    why = contradiction.of_report(record, report)
+    if why is not None:
+        contradiction.halt(c, record, why)
+        return
     if report.epoch > record.epoch:
-        why = contradiction(record, report)
-        if why is not None and not c.writing:
-            c.write(changed(record, halted=why))
-            return
         overtaken(c, record, report.epoch)
+    elif report.epoch == record.epoch and not same_election(report.election, record.election):
+        used_before(c, record, report.epoch)
     if report.asked != record.epoch:
         return
     before = c.seen.get(report.member)
@@ -118,17 +128,6 @@ def unheeded(c: CoordinatorState, member: Member) -> None:
         c.unheeded_ms = c.now_ms
 
 
-def contradiction(record: Shard, report: StatusReport) -> str | None:
-    """A leader of a later epoch whom, or whose members, the record does not know of (rule 21)."""
-    known = {*record.ensemble, *record.final_ensemble}
-    node, leader = report.member.node, report.leader
-    if report.role == "LEADER" and not known.issuperset(report.ensemble):
-        return f"{node} leads another ensemble"
-    if leader is not None and leader not in known:
-        return f"{node} follows {leader.node}, which is of another ensemble"
-    return None
-
-
 def overtaken(c: CoordinatorState, record: Shard, epoch: int) -> None:
     """A node knows a higher epoch than we do: read again; if the metadata is older, believe it.
 
@@ -140,10 +139,24 @@ def overtaken(c: CoordinatorState, record: Shard, epoch: int) -> None:
         electing.start(c, record, above=epoch)
 
 
+def used_before(c: CoordinatorState, record: Shard, epoch: int) -> None:
+    """The record's epoch was used by an election that the record does not know of: go above it."""
+    if c.writing or epoch != record.epoch:
+        return
+    if record.status in (Status.ELECTION, Status.STEADY):
+        electing.start(c, record, preferred=record.preferred, above=epoch)
+
+
 def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Refused) -> None:
     refusal = message.refusal
     if isinstance(refusal, StaleEpoch) and refusal.epoch > record.epoch:
         overtaken(c, record, refusal.epoch)
+    elif isinstance(refusal, OtherElection):
+        used_before(c, record, refusal.epoch)
+    elif isinstance(refusal, BelowCommit) and message.request in ("AddFollower", "BecomeLeader"):
+        if message.epoch == record.epoch:
+            why = contradiction.of_committed(envelope.src, refusal.commit)
+            contradiction.halt(c, record, why)
     elif isinstance(refusal, NotReady) and message.request == "Create":
         c.unmade[envelope.src] = refusal.reason
     elif isinstance(refusal, WrongRole) and _led_before(c, record, message, refusal):
@@ -234,7 +247,7 @@ def tend_followers(c: CoordinatorState, record: Shard) -> None:
     if record.change and record.change.new:
         wanted.add(record.change.new)
     for member in sorted(wanted - with_cursor - {record.leader}):
-        c.send(member, Fence(record.epoch))
+        c.send(member, Fence(record.epoch, record.election))
 
 
 def is_silent(c: CoordinatorState, cursor: CursorStatus) -> bool:

@@ -86,6 +86,10 @@ def _take_anything(log: Log, header: Header) -> Refusal | None:
     return None
 
 
+def _by_history_alone(r: ReplicaState, answer: FenceAnswer) -> tuple[int, int]:
+    return vars(leading)["divergence"](answer.history, answer.may_end, r.history, OPEN_END), 0
+
+
 def _append_again(lead: Leadership, message: Append) -> int | Refusal | None:
     known = admit(lead.tip, message.session, message.request)
     return None if isinstance(known, int) else known
@@ -323,7 +327,10 @@ MUTANTS = _kinds(
         "entries are appended whatever their parent and offset",
         ("T1", "N8"),
         4,
-        ((following, "refusal_to_append", _take_anything),),
+        (
+            (following, "refusal_to_append", _take_anything),
+            (leading, "parting_of", _by_history_alone),
+        ),
     ),
     Mutant(
         "standby_acks",

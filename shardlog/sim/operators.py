@@ -7,6 +7,7 @@ compare-and-swap in flight succeeds without anybody to hear of it.
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.coordination import (
@@ -86,7 +87,11 @@ class Operator:
         self.moods.clear()
         if world.options.look_ms:
             world.scheduler.after(delay_us, self._look, self.generation)
-        coordinator = Coordinator(self.name, world.shard, world.options.coordinator_limits)
+        # Drawn apart, so that runs are what they were before elections had ids.
+        draw = Random(f"elections {world.options.seed} {self.name} {self.generation}")
+        coordinator = Coordinator(
+            self.name, world.shard, world.options.coordinator_limits, 1 + draw.getrandbits(62)
+        )
         counts = tuple((name, world.random.randint(0, 3)) for name in world.node_names)
         coordinator.step(self.now_ms(), LeadersCounted(counts))
         return coordinator

@@ -111,6 +111,7 @@ class Stage:
         self.acts: list[tuple[str, str]] = []
         self._soon: list[tuple[StageNode | StageOperator, Event | CoordinatorEvent]] = []
         self._instant = 0
+        self._draws = 0
         self._values: dict[bytes, int] = {}
 
     # --- the cast --------------------------------------------------------------------------------
@@ -140,6 +141,11 @@ class Stage:
 
     def value_of(self, body: bytes) -> int:
         return self._values.setdefault(body, len(self._values) + 1)
+
+    def next_draw(self) -> int:
+        """For the ids of elections: no two lives of operators draw the same."""
+        self._draws += 1
+        return self._draws << 32
 
     def instant(self) -> int:
         """On a stage no two things happen at the same time."""

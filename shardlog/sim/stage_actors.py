@@ -227,7 +227,9 @@ class StageOperator:
 
     def restart(self) -> None:
         self.up = True
-        self.coordinator = Coordinator(self.name, SHARD, self.stage.coordinator_limits)
+        self.coordinator = Coordinator(
+            self.name, SHARD, self.stage.coordinator_limits, self.stage.next_draw()
+        )
 
     def receive(self, envelope: Envelope) -> None:
         self.step(Received(envelope))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shardlog.protocol.effects import Superblock
 from shardlog.protocol.entry import Member
 from shardlog.protocol.history import History, Span
-from shardlog.protocol.messages import Snapshot
+from shardlog.protocol.messages import Membership, Snapshot
 from shardlog.protocol.sessions import Session, Sessions
 from shardlog.storage.layout import RecordType
 from shardlog.storage.movement import Record, Records
@@ -119,7 +119,21 @@ def pack_root(root: Root) -> bytes:
     to.number(len(root.records))
     for record in root.records:
         to.number(record.sequence, record.type, record.number, record.epoch, record.offset)
+    _pack_promise(to, block)
     return b"".join(to.parts)
+
+
+def _pack_promise(to: _Writer, block: Superblock) -> None:
+    """Whom the epoch was promised to; a root without it was written by an older Shardlog."""
+    known = block.membership
+    if not block.election and known is None:
+        return
+    to.number(block.election, 0 if known is None else 1)
+    if known is not None:
+        to.number(known.epoch, known.election, len(known.ensemble))
+        for member in known.ensemble:
+            to.text(member.node)
+            to.number(member.incarnation)
 
 
 def _pack_syncing(to: _Writer, snapshot: Snapshot | None) -> None:
@@ -144,6 +158,7 @@ def unpack_root(data: bytes) -> Root:
     sessions = of.sessions()
     syncing = _unpack_syncing(of)
     records = tuple(_unpack_record(of) for _ in range(of.number()))
+    election, membership = _unpack_promise(of) if of.at < len(data) else (0, None)
     if of.at != len(data):
         raise Malformed("it goes on behind its end")
     return Root(
@@ -155,10 +170,29 @@ def unpack_root(data: bytes) -> Root:
         cut_to - 1 if cut_to else None,
         segments,
         Superblock(
-            incarnation, epoch, led, history, commit, sessions_at, sessions, syncing, in_doubt
+            incarnation,
+            epoch,
+            led,
+            history,
+            commit,
+            sessions_at,
+            sessions,
+            syncing,
+            in_doubt,
+            election,
+            membership,
         ),
         records,
     )
+
+
+def _unpack_promise(of: _Reader) -> tuple[int, Membership | None]:
+    election, is_known = of.number(), of.number()
+    if not is_known:
+        return election, None
+    told, by, size = of.number(), of.number(), of.number()
+    members = tuple(Member(of.text(), of.number()) for _ in range(size))
+    return election, Membership(told, by, members)
 
 
 def _unpack_syncing(of: _Reader) -> Snapshot | None:

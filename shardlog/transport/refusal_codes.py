@@ -73,6 +73,7 @@ CODES: dict[int, tuple[type[Refusal], Shape]] = {
     21: (refusals.OffsetTrimmed, NUMBER),
     22: (refusals.CorruptEntry, ENTRY),
     23: (refusals.EntryLost, TWO_NUMBERS),
+    24: (refusals.OtherElection, NUMBER),
 }
 _BY_TYPE = {kind: (code, shape) for code, (kind, shape) in CODES.items()}
 

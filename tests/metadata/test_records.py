@@ -235,9 +235,9 @@ def test_a_missing_field_is_named(field: str):
 
 
 def test_a_newer_format_is_told_from_a_bad_record():
-    failure = refusal({"format": 4, "anything": "else"})
+    failure = refusal({"format": 5, "anything": "else"})
     assert isinstance(failure, NewerRecord)
-    assert (failure.field, failure.found) == ("format", 4)
+    assert (failure.field, failure.found) == ("format", 5)
 
 
 @pytest.mark.parametrize(

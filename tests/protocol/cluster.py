@@ -76,6 +76,7 @@ class Cluster:
     ) -> None:
         self.nodes = {name: Node(name, limits) for name in nodes}
         self.policy = policy
+        self.draws = 0
         self.coordinators = {name: self._coordinator(name) for name in operators}
         self.scheduler = Scheduler()
         self.store = Store(self.scheduler, Random(0), latency_us=0)
@@ -103,9 +104,9 @@ class Cluster:
         self._draws = count(1)
         self._numbers = count(1)
 
-    @staticmethod
-    def _coordinator(name: str) -> Coordinator:
-        return Coordinator(name, SHARD, CoordinatorLimits())
+    def _coordinator(self, name: str) -> Coordinator:
+        self.draws += 1
+        return Coordinator(name, SHARD, CoordinatorLimits(), self.draws << 32)
 
     @property
     def record(self) -> Shard:

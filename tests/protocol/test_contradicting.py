@@ -1,8 +1,22 @@
 """An old backup of the metadata, whose ensemble is not the one that is led now (rule 21)."""
 
+from dataclasses import replace
+
 import pytest
 
 from protocol.cluster import Cluster
+from protocol.harness import (
+    LEADER,
+    chain,
+    fenced,
+    fenced_answer,
+    follower,
+    leading,
+    only,
+    refusal,
+    sent,
+)
+from shardlog.protocol.contradiction import ADVICE
 from shardlog.protocol.coordination import (
     Command,
     Contract,
@@ -12,8 +26,21 @@ from shardlog.protocol.coordination import (
     Rejected,
     Swap,
 )
-from shardlog.protocol.messages import Appended
+from shardlog.protocol.entry import Entry
+from shardlog.protocol.failures import DifferentEntry, OtherElection
+from shardlog.protocol.messages import (
+    Ack,
+    AddFollower,
+    Announce,
+    Appended,
+    Entries,
+    Fence,
+    FenceAnswer,
+    Heartbeat,
+    Refused,
+)
 from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.states import Role
 
 LONG_MS = 4 * CoordinatorLimits().election_timeout_ms
 
@@ -51,7 +78,7 @@ def test_rule_21_a_leader_of_members_that_the_record_does_not_know_halts_the_sha
     leader, epoch = cluster.leader(), cluster.record.epoch
     cluster.restore(old)
     cluster.run(LONG_MS)
-    assert cluster.record.halted == f"{leader.name} leads another ensemble"
+    assert cluster.record.halted == f"{leader.name} leads another ensemble; {ADVICE}"
     assert (cluster.record.ensemble, cluster.record.epoch) == (old.ensemble, old.epoch)
     # Its leader serves on, and nobody takes that from it or wants anything of the shard.
     assert cluster.leader() is leader
@@ -75,9 +102,9 @@ def test_rule_21_a_follower_of_a_leader_that_the_record_does_not_know_halts_the_
     epoch = leader.replica.epoch
     cluster.restore(old)
     cluster.run(LONG_MS)
-    assert cluster.record.halted in (
-        "a follows d, which is of another ensemble", "b follows d, which is of another ensemble",
-    )  # fmt: skip
+    assert cluster.record.halted in [
+        f"{node} follows d, which is of another ensemble; {ADVICE}" for node in "ab"
+    ]
     cluster.run(LONG_MS)
     assert cluster.leader() is leader
     assert leader.replica.epoch == epoch
@@ -96,6 +123,163 @@ def test_rule_21_a_halt_is_over_when_the_right_record_is_back():
     assert cluster.record.status is Status.STEADY
     assert not is_halted(cluster)
     written(cluster)
+
+
+def restart_all(cluster: Cluster, *absent: str) -> None:
+    for name in cluster.nodes:
+        if name not in cluster.down:
+            cluster.kill(name)
+    for name in cluster.nodes:
+        if name not in absent:
+            cluster.revive(name)
+
+
+def moved_to_other_nodes(cluster: Cluster) -> tuple[Shard, int]:
+    """a, b and c become a, d and e; b and c are down meanwhile and keep what they had.
+
+    Returns the record from before, and the offset of a record that was acknowledged since.
+    """
+    old = cluster.record
+    for gone, new in (("b", "d"), ("c", "e")):
+        cluster.kill(gone)
+        cluster.run(LONG_MS)
+        cluster.command(Swap(gone, new))
+        cluster.run(2 * LONG_MS)
+    cluster.run(500)
+    assert [each.node for each in cluster.record.ensemble] == ["a", "d", "e"]
+    return old, written(cluster)
+
+
+def test_rule_21_H4_2_a_fenced_member_knows_of_another_ensemble_while_nobody_leads():
+    cluster = Cluster("abcde", operators=["op"])
+    cluster.bring_up("abc")
+    old, _ = moved_to_other_nodes(cluster)
+    restart_all(cluster)
+    cluster.restore(old)
+    cluster.run(LONG_MS)
+    assert cluster.record.halted == (
+        f"a was told of d#4, which the record does not know, in epoch 3; {ADVICE}"
+    )
+
+
+def test_rule_21_H4_2_one_answer_of_a_member_that_left_since_is_enough():
+    """c was told of the first of the two changes, before it was swapped out itself."""
+    cluster = Cluster("abcde", operators=["op"])
+    cluster.bring_up("abc")
+    old, _ = moved_to_other_nodes(cluster)
+    restart_all(cluster, "a")
+    cluster.restore(old)
+    cluster.run(LONG_MS)
+    assert cluster.record.halted == (
+        f"c was told of d#4, which the record does not know, in epoch 2; {ADVICE}"
+    )
+
+
+def test_rule_21_BelowCommit_between_members_halts_the_shard():
+    """Only the commit offset of a member contradicts the leader's log: nobody knows of a change."""
+    cluster = up()
+    offset = written(cluster)
+    leader = cluster.leader()
+    member = next(each for each in cluster.record.ensemble if each != cluster.record.leader)
+    answer = replace(cluster.nodes[member.node].replica.fence_answer(), election=0)
+    answer = replace(answer, epoch=leader.replica.epoch, end=offset + 9, commit=offset + 9)
+    cluster.tell(leader.name, AddFollower(leader.replica.epoch, answer, standby=False))
+    cluster.run(500)
+    assert cluster.record.halted == (
+        f"a member has committed offsets below {offset + 9} that {leader.name}, the leader, lacks;"
+        f" {ADVICE}"
+    )
+
+
+def test_rule_21_H4_2_an_ensemble_that_shrank_by_more_than_quorums_bridge_halts_the_shard():
+    """Of five members two went: what two of three committed, three of five need not hold."""
+    cluster = Cluster("abcde", operators=["op"])
+    cluster.bring_up("abcde")
+    old = cluster.record
+    keep = cluster.led_by
+    gone = [each for each in "abcde" if each != keep][:2]
+    for name in gone:
+        cluster.command(Contract(name))
+        cluster.run(LONG_MS)
+    assert len(cluster.record.ensemble) == 3
+    restart_all(cluster)
+    cluster.restore(old)
+    cluster.run(LONG_MS)
+    assert is_halted(cluster)
+
+
+def cut_off_while_it_leads(cluster: Cluster, name: str) -> None:
+    """`name` is elected, and cut off from all members before any of them has heard of it."""
+
+    def cut(line: str) -> None:
+        if line.startswith("metadata: ELECTION"):
+            cluster.part("a", "b", "c")
+
+    cluster.on_line = cut
+    cluster.command(Promote(name))
+    cluster.run(400)
+    cluster.on_line = lambda line: None
+
+
+def test_rule_21_H4_1_no_epoch_is_led_twice_after_a_backup_of_an_election_is_restored():
+    cluster = Cluster("abc", operators=["op"])
+    cluster.bring_up("abc")
+    session = cluster.register()
+    backup = [each for each in cluster.records if each.status is Status.ELECTION][-1]
+    target = next(each.node for each in cluster.record.ensemble if each != cluster.record.leader)
+    cut_off_while_it_leads(cluster, target)
+    led = cluster.nodes[target].replica
+    assert led.lead is not None
+    for request in (1, 2, 3):
+        cluster.append(session, request, b"never acknowledged", to=cluster.nodes[target])
+    cluster.kill(target)
+    cluster.cut.clear()
+    cluster.restore(backup)
+    cluster.run(LONG_MS)
+    assert cluster.leader().replica.epoch > led.epoch
+    answers = [cluster.append(session, request, b"acknowledged") for request in (1, 2)]
+    assert all(isinstance(each, Appended) for each in answers)
+    # The one that led alone comes back, and one of the others is gone: nothing is lost.
+    cluster.revive(target)
+    cluster.run(LONG_MS)
+    cluster.kill(cluster.led_by)
+    cluster.run(2 * LONG_MS)
+    for each in answers:
+        assert cluster.leader().disk.entries[each.base].body == b"acknowledged"
+
+
+def test_rule_21_H4_1_a_fence_of_another_election_of_the_same_epoch_is_refused():
+    node = fenced("b", epoch=2)
+    node.receive(Fence(3, election=7))
+    assert only(node.receive(Fence(3, election=8)), Refused).refusal == OtherElection(3)
+    assert only(node.receive(Fence(3, election=7)), FenceAnswer).election == 7
+    node.restart()
+    assert only(node.receive(Fence(3, election=8)), Refused).refusal == OtherElection(3)
+
+
+def test_T1_H4_10_a_cursor_begins_where_checksums_part_though_histories_agree():
+    """Both hold entries of epoch 1, from two leaders of it."""
+    ours = chain([1, 1, 1])
+    theirs = ours[:1] + chain([1, 1], start=1, parent=ours[0].checksum, body=b"another")
+    leader = leading(ours, silent="bc")
+    answer = fenced_answer("b", theirs)
+    effects = leader.receive(AddFollower(leader.replica.epoch, answer, standby=False))
+    announce = only(effects, Announce)
+    assert (announce.cut, announce.parting) == (1, ours[1].checksum)
+    node = follower(theirs)
+    node.receive(Fence(leader.replica.epoch))
+    node.receive(announce, leader.member)
+    assert node.replica.role is Role.FOLLOWER
+    assert node.replica.log.end == 1
+
+
+def test_T1_H4_10_who_holds_another_entry_than_its_leader_acknowledges_nothing_more():
+    ours = chain([1, 1, 1])
+    theirs = ours[:1] + chain([1, 1], start=1, parent=ours[0].checksum, body=b"another")
+    node = follower(ours)
+    entries = tuple(Entry(header, b"another") for header in theirs)
+    assert isinstance(refusal(node.receive(Entries(1, entries, 0, 0), LEADER)), DifferentEntry)
+    assert not sent(node.receive(Heartbeat(1, 0, 0, 7, True), LEADER), Ack)
 
 
 def test_rule_21_members_that_the_record_knows_contradict_nothing():

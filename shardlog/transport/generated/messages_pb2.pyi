@@ -99,13 +99,15 @@ class Create(_message.Message):
     def __init__(self) -> None: ...
 
 class Fence(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "election")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    election: int
+    def __init__(self, epoch: _Optional[int] = ..., election: _Optional[int] = ...) -> None: ...
 
 class BecomeLeader(_message.Message):
-    __slots__ = ("epoch", "ensemble", "quorum", "kept", "sources", "followers", "losses")
+    __slots__ = ("epoch", "ensemble", "quorum", "kept", "sources", "followers", "losses", "election")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     QUORUM_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +115,7 @@ class BecomeLeader(_message.Message):
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ensemble: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
     quorum: _types_pb2.QuorumPolicy
@@ -120,7 +123,8 @@ class BecomeLeader(_message.Message):
     sources: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
     followers: _containers.RepeatedCompositeFieldContainer[FenceAnswer]
     losses: _containers.RepeatedCompositeFieldContainer[_types_pb2.Header]
-    def __init__(self, epoch: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., quorum: _Optional[_Union[_types_pb2.QuorumPolicy, _Mapping]] = ..., kept: _Optional[_Union[_types_pb2.Kept, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[FenceAnswer, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ...) -> None: ...
+    election: int
+    def __init__(self, epoch: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., quorum: _Optional[_Union[_types_pb2.QuorumPolicy, _Mapping]] = ..., kept: _Optional[_Union[_types_pb2.Kept, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[FenceAnswer, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ..., election: _Optional[int] = ...) -> None: ...
 
 class AddFollower(_message.Message):
     __slots__ = ("epoch", "answer", "standby")
@@ -207,7 +211,7 @@ class Created(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class FenceAnswer(_message.Message):
-    __slots__ = ("member", "epoch", "history", "first", "commit", "end", "head", "open_tail", "syncing", "slots", "tail_slots", "damaged")
+    __slots__ = ("member", "epoch", "history", "first", "commit", "end", "head", "open_tail", "syncing", "slots", "tail_slots", "damaged", "election", "membership")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +224,8 @@ class FenceAnswer(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     TAIL_SLOTS_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     member: _types_pb2.Member
     epoch: int
     history: _containers.RepeatedCompositeFieldContainer[_types_pb2.Span]
@@ -232,7 +238,9 @@ class FenceAnswer(_message.Message):
     slots: _containers.RepeatedCompositeFieldContainer[_types_pb2.Slot]
     tail_slots: int
     damaged: _containers.RepeatedCompositeFieldContainer[_types_pb2.Header]
-    def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ..., tail_slots: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ...) -> None: ...
+    election: int
+    membership: _types_pb2.Membership
+    def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ..., tail_slots: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ..., election: _Optional[int] = ..., membership: _Optional[_Union[_types_pb2.Membership, _Mapping]] = ...) -> None: ...
 
 class BecameLeader(_message.Message):
     __slots__ = ("epoch",)
@@ -309,7 +317,7 @@ class Destroyed(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class StatusReport(_message.Message):
-    __slots__ = ("asked", "member", "role", "epoch", "history", "end", "commit", "leader", "heard_ms_ago", "serving", "quorum_fresh", "ensemble", "cursors", "draining", "bad", "awaited", "repaired", "scrubbed", "scrub_rounds", "transfer", "slack_ms", "full")
+    __slots__ = ("asked", "member", "role", "epoch", "history", "end", "commit", "leader", "heard_ms_ago", "serving", "quorum_fresh", "ensemble", "cursors", "draining", "bad", "awaited", "repaired", "scrubbed", "scrub_rounds", "transfer", "slack_ms", "full", "election")
     ASKED_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -332,6 +340,7 @@ class StatusReport(_message.Message):
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
     SLACK_MS_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
     asked: int
     member: _types_pb2.Member
     role: str
@@ -354,7 +363,8 @@ class StatusReport(_message.Message):
     transfer: _types_pb2.Transfer
     slack_ms: int
     full: bool
-    def __init__(self, asked: _Optional[int] = ..., member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., commit: _Optional[int] = ..., leader: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., heard_ms_ago: _Optional[int] = ..., serving: _Optional[bool] = ..., quorum_fresh: _Optional[bool] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_types_pb2.CursorStatus, _Mapping]]] = ..., draining: _Optional[bool] = ..., bad: _Optional[int] = ..., awaited: _Optional[_Union[_types_pb2.EntryId, _Mapping]] = ..., repaired: _Optional[int] = ..., scrubbed: _Optional[int] = ..., scrub_rounds: _Optional[int] = ..., transfer: _Optional[_Union[_types_pb2.Transfer, _Mapping]] = ..., slack_ms: _Optional[int] = ..., full: _Optional[bool] = ...) -> None: ...
+    election: int
+    def __init__(self, asked: _Optional[int] = ..., member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., commit: _Optional[int] = ..., leader: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., heard_ms_ago: _Optional[int] = ..., serving: _Optional[bool] = ..., quorum_fresh: _Optional[bool] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[_types_pb2.CursorStatus, _Mapping]]] = ..., draining: _Optional[bool] = ..., bad: _Optional[int] = ..., awaited: _Optional[_Union[_types_pb2.EntryId, _Mapping]] = ..., repaired: _Optional[int] = ..., scrubbed: _Optional[int] = ..., scrub_rounds: _Optional[int] = ..., transfer: _Optional[_Union[_types_pb2.Transfer, _Mapping]] = ..., slack_ms: _Optional[int] = ..., full: _Optional[bool] = ..., election: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("request", "epoch", "refusal")
@@ -367,7 +377,7 @@ class Refused(_message.Message):
     def __init__(self, request: _Optional[str] = ..., epoch: _Optional[int] = ..., refusal: _Optional[_Union[_refusals_pb2.Refusal, _Mapping]] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("epoch", "history", "end", "cut", "commit", "standby", "snapshot")
+    __slots__ = ("epoch", "history", "end", "cut", "commit", "standby", "snapshot", "election", "members", "parting")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +385,9 @@ class Announce(_message.Message):
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    PARTING_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     history: _containers.RepeatedCompositeFieldContainer[_types_pb2.Span]
     end: int
@@ -382,7 +395,10 @@ class Announce(_message.Message):
     commit: int
     standby: bool
     snapshot: _types_pb2.Snapshot
-    def __init__(self, epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., cut: _Optional[int] = ..., commit: _Optional[int] = ..., standby: _Optional[bool] = ..., snapshot: _Optional[_Union[_types_pb2.Snapshot, _Mapping]] = ...) -> None: ...
+    election: int
+    members: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
+    parting: int
+    def __init__(self, epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., cut: _Optional[int] = ..., commit: _Optional[int] = ..., standby: _Optional[bool] = ..., snapshot: _Optional[_Union[_types_pb2.Snapshot, _Mapping]] = ..., election: _Optional[int] = ..., members: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., parting: _Optional[int] = ...) -> None: ...
 
 class Entries(_message.Message):
     __slots__ = ("epoch", "entries", "commit", "first")

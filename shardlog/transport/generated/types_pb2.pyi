@@ -190,6 +190,16 @@ class Snapshot(_message.Message):
     sessions: _containers.RepeatedCompositeFieldContainer[Session]
     def __init__(self, source: _Optional[_Union[Member, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., first: _Optional[int] = ..., boundary: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
 
+class Membership(_message.Message):
+    __slots__ = ("epoch", "election", "ensemble")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
+    ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    election: int
+    ensemble: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, epoch: _Optional[int] = ..., election: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+
 class CursorStatus(_message.Message):
     __slots__ = ("member", "acked", "standby", "lost", "heard_ms_ago", "sent_bytes")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
