@@ -15,7 +15,7 @@ from __future__ import annotations
 from shardlog.protocol import coverage, leading
 from shardlog.protocol.effects import Barrier
 from shardlog.protocol.failures import Illegal, NotReady, Refusal, StaleEpoch, StandbyLagging
-from shardlog.protocol.history import extended
+from shardlog.protocol.history import Span, extended
 from shardlog.protocol.leadership import Leadership
 from shardlog.protocol.messages import (
     Abort,
@@ -90,7 +90,7 @@ def raise_epoch(r: ReplicaState, lead: Leadership, epoch: int, operator: str) ->
     """Every rise of the epoch is written down, announced, and opened by an entry (rule 4)."""
     r.epoch = r.led = epoch
     r.membership = Membership(epoch, r.election, lead.members())
-    r.history = extended(r.history, epoch, r.log.end)
+    r.history = extended(r.history, Span(epoch, r.log.end, r.election))
     r.persist()
     r.emit(Barrier())
     leading.open_epoch(r, lead, operator)

@@ -64,7 +64,8 @@ def of_answer(record: Shard, answer: FenceAnswer) -> str | None:
     strange = [member for member in told.ensemble if member not in known]
     if strange:
         what = f"told of {strange[0]}, which the record does not know"
-    elif all(always_meet(record.quorum, each, told.ensemble) for each in record.ensembles):
+    elif any(always_meet(record.quorum, each, told.ensemble) for each in record.ensembles):
+        # An election fences a quorum of each of the record's ensembles: one that meets is enough.
         return None
     else:
         what = f"told of an ensemble of {len(told.ensemble)}"

@@ -45,7 +45,6 @@ class Cursor:
         "lost",
         "member",
         "next",
-        "parting",
         "promised",
         "promised_beat",
         "sent_beat",
@@ -62,8 +61,6 @@ class Cursor:
         self.standby = standby
         self.cut = cut
         """Where its log parts from ours; OPEN_END if it is known to be a prefix."""
-        self.parting = 0
-        """The checksum of our entry at `cut`, where it is not the one that the follower told of."""
         self.snapshot: Snapshot | None = None
         self.announced = False
         self.acked = 0
@@ -98,10 +95,10 @@ class Cursor:
         self.lost = False
         """It came back with less than it had acknowledged (rule 15): it is not to be used."""
 
-    def unannounce(self, cut: int, parting: int = 0) -> None:
+    def unannounce(self, cut: int) -> None:
         """The epoch or the follower changed: announce again before anything else is sent."""
         self.announced = False
-        self.cut, self.parting = cut, parting
+        self.cut = cut
         self.gap = -1
         self.sent_ms = -1
 

@@ -13,7 +13,7 @@ from shardlog.protocol import choice, contradiction, stakes
 from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import EntryId, Member
-from shardlog.protocol.history import last_epoch
+from shardlog.protocol.history import last_epoch, same_election
 from shardlog.protocol.messages import (
     AddFollower,
     BecameLeader,
@@ -23,7 +23,6 @@ from shardlog.protocol.messages import (
     Fence,
     FenceAnswer,
 )
-from shardlog.protocol.replica_state import same_election
 from shardlog.protocol.shard import Joining, Phase, Shard, Status
 
 

@@ -62,7 +62,7 @@ def announce(r: ReplicaState, envelope: Envelope, message: Announce) -> None:
     if message.epoch == r.epoch and r.role in FOLLOWING and r.leader == leader:
         _announce_again(r, leader, message)
         return
-    cut = parting_from(r, message)
+    cut = divergence(r.history, r.log.may_end, message.history, OPEN_END)
     refusal = refusal_to_follow(r, message, cut)
     if refusal:
         r.refuse(envelope, refusal)
@@ -70,19 +70,6 @@ def announce(r: ReplicaState, envelope: Envelope, message: Announce) -> None:
             _tell_position(r, leader, message.epoch)
         return
     _adopt(r, leader, message, cut)
-
-
-def parting_from(r: ReplicaState, message: Announce) -> int:
-    """Where our log parts from the leader's, by the histories.
-
-    Earlier if the leader's entry there is named, and is not ours: one epoch was led twice.
-    """
-    cut = divergence(r.history, r.log.may_end, message.history, OPEN_END)
-    if message.parting and message.cut < cut:
-        mine = r.log.starting_at(message.cut)
-        if mine and mine.kind is not Kind.UNKNOWN and mine.checksum != message.parting:
-            return message.cut
-    return cut
 
 
 def refusal_to_follow(r: ReplicaState, message: Announce, cut: int) -> Refusal | None:

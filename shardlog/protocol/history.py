@@ -4,8 +4,10 @@ A history lists, for each epoch that has entries, the first offset it wrote.  An
 leader, and a leader adopts its predecessor's history before it adds its own epoch, so two
 histories that share an epoch share all that came before it.  Hence the point where two logs part
 is the end of their last common epoch: the smaller of the two ends, because within one epoch one
-log is a prefix of the other.  Neither log needs to be read to find it.  (Where metadata came back
-from a backup one epoch may have been led twice; checksums tell those apart, see `leading`.)
+log is a prefix of the other.  Neither log needs to be read to find it.
+
+Metadata that came back from a backup may number an epoch again.  The id of the election tells the
+two apart: epochs are the same only if both their number and their election are.
 """
 
 from __future__ import annotations
@@ -19,16 +21,25 @@ OPEN_END = 1 << 62
 
 
 class Span(NamedTuple):
-    """One epoch's part of a log: it starts at `first` and ends where the next span starts."""
+    """One epoch's part of a log: it starts at `first` and ends where the next span starts.
+
+    `election` is the id of the election that chose its leader; 0 if it is not known.
+    """
 
     epoch: int
     first: int
+    election: int = 0
 
     def __str__(self) -> str:
         return f"{self.epoch}@{self.first}"
 
 
 History = tuple[Span, ...]
+
+
+def same_election(one: int, other: int) -> bool:
+    """Whether two ids may name the same election; one that is not known matches any."""
+    return not one or not other or one == other
 
 
 def clip(history: History, end: int) -> History:
@@ -39,12 +50,12 @@ def clip(history: History, end: int) -> History:
     return history[:keep]
 
 
-def extended(history: History, epoch: int, first: int) -> History:
-    """`history` with a new epoch that starts at `first`; spans without entries are dropped."""
-    kept = clip(history, first)
-    if kept and kept[-1].epoch >= epoch:
-        raise ImpossibleState(f"epoch {epoch} does not follow {kept[-1]}")
-    return (*kept, Span(epoch, first))
+def extended(history: History, span: Span) -> History:
+    """`history` with a new epoch at its end; spans without entries are dropped."""
+    kept = clip(history, span.first)
+    if kept and kept[-1].epoch >= span.epoch:
+        raise ImpossibleState(f"epoch {span.epoch} does not follow {kept[-1]}")
+    return (*kept, span)
 
 
 def epoch_at(history: History, offset: int) -> int:
@@ -65,7 +76,7 @@ def divergence(mine: History, mine_end: int, theirs: History, theirs_end: int) -
     mine, theirs = clip(mine, mine_end), clip(theirs, theirs_end)
     common = 0
     for ours, other in zip(mine, theirs, strict=False):
-        if ours != other:
+        if ours[:2] != other[:2] or not same_election(ours.election, other.election):
             break
         common += 1
     if not common:

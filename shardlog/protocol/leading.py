@@ -30,9 +30,8 @@ from shardlog.protocol.failures import (
     UnknownMember,
     WrongRole,
 )
-from shardlog.protocol.history import OPEN_END, divergence, extended
+from shardlog.protocol.history import OPEN_END, Span, divergence, extended, same_election
 from shardlog.protocol.leadership import Leadership
-from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import (
     Aborted,
     Ack,
@@ -53,7 +52,7 @@ from shardlog.protocol.messages import (
     SnapshotRequest,
     Trim,
 )
-from shardlog.protocol.replica_state import Due, Promise, ReplicaState, same_election
+from shardlog.protocol.replica_state import Due, Promise, ReplicaState
 from shardlog.protocol.states import Cause, Role
 from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 
@@ -81,7 +80,7 @@ def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) ->
     r.led = r.epoch
     r.membership = Membership(r.epoch, r.election, message.ensemble)
     r.leader = None
-    r.history = extended(message.kept.history, r.epoch, message.kept.end)
+    r.history = extended(message.kept.history, Span(r.epoch, message.kept.end, r.election))
     r.lead = lead = Leadership(
         message.ensemble, message.quorum, message.kept, message.sources, message.losses
     )
@@ -141,10 +140,7 @@ def open_epoch(r: ReplicaState, lead: Leadership, operator: str) -> None:
     """The epoch has just risen: one entry at once, and an announcement when it is durable."""
     lead.epoch_first = r.log.end
     for cursor in lead.cursors.values():
-        if cursor.announced:
-            cursor.unannounce(OPEN_END)
-        else:
-            cursor.unannounce(cursor.cut, cursor.parting)
+        cursor.unannounce(OPEN_END if cursor.announced else cursor.cut)
     start_epoch(r, lead)
     r.sync(Due.OPENED, end=r.log.end, to=operator)
 
@@ -204,7 +200,7 @@ def add_cursor(
     r: ReplicaState, lead: Leadership, answer: FenceAnswer, standby: bool
 ) -> Refusal | None:
     """From what the follower says it holds: where it parts from us, and what it lacks."""
-    cut, parting = parting_of(r, answer)
+    cut = divergence(answer.history, answer.may_end, r.history, OPEN_END)
     if cut < answer.commit:
         return _refusal_of_committed(lead, answer)
     # Our log may still be short of what was kept, while it is being repaired.
@@ -218,7 +214,7 @@ def add_cursor(
     lead.trimmed = max(lead.trimmed, answer.first)
     lead.resting = False
     lead.fetching.pop(answer.member, None)
-    cursor.unannounce(cut, parting)
+    cursor.unannounce(cut)
     cursor.acked = min(cursor.acked, answer.intact_end)
     if answer.open_tail:
         # It says itself that its tail is in doubt: it is filled again, and is no lost disk.
@@ -229,22 +225,6 @@ def add_cursor(
     wiped = plan.plan is Plan.WIPE or answer.syncing
     cursor.snapshot = describe(r) if wiped else None
     return None
-
-
-def parting_of(r: ReplicaState, answer: FenceAnswer) -> tuple[int, int]:
-    """Where the answer's log parts from ours, and the checksum of our entry there if it shows it.
-
-    Histories tell it, unless one epoch was led twice: checksums decide (T1).
-    """
-    cut = divergence(answer.history, answer.may_end, r.history, OPEN_END)
-    for slot in answer.slots:
-        if slot.base >= cut:
-            break
-        if slot.mark in (Mark.PRESENT, Mark.CORRUPT) and slot.base >= r.log.kept_from:
-            mine = r.log.starting_at(slot.base)
-            if mine and mine.kind is not Kind.UNKNOWN and mine.checksum != slot.checksum:
-                return slot.base, mine.checksum
-    return cut, 0
 
 
 def _refusal_of_committed(lead: Leadership, answer: FenceAnswer) -> Refusal:
@@ -284,7 +264,6 @@ def announce_to(r: ReplicaState, lead: Leadership, cursor: Cursor) -> None:
             cursor.snapshot,
             r.election,
             lead.members(),
-            cursor.parting,
         ),
     )
 

@@ -398,9 +398,7 @@ class Announce(Message):
     """The leader's history; `cut` is where, as it computes, the follower's log parts from it.
 
     `end` is where the leader's log ends: whatever was committed before is below it.  `members` are
-    the ensemble; while a change is under way, the final one.  `parting` is the checksum of the
-    leader's entry at `cut` where the follower told of another one there, though the histories
-    agree further; else 0.
+    the ensemble; while a change is under way, the final one.
     """
 
     epoch: int
@@ -412,7 +410,6 @@ class Announce(Message):
     snapshot: Snapshot | None
     election: int = 0
     members: Ensemble = ()
-    parting: int = 0
 
 
 @value

@@ -23,7 +23,7 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import Entry, Header, Kind, Member, Seal
 from shardlog.protocol.failures import ImpossibleState, Refusal
-from shardlog.protocol.history import History, clip
+from shardlog.protocol.history import History, clip, same_election
 from shardlog.protocol.leadership import Leadership
 from shardlog.protocol.log import Archive, Log, Mark
 from shardlog.protocol.messages import (
@@ -85,11 +85,6 @@ class Rewrite(NamedTuple):
 
     base: int
     token: int
-
-
-def same_election(one: int, other: int) -> bool:
-    """Whether two ids may name the same election; one that is not known matches any."""
-    return not one or not other or one == other
 
 
 class ReplicaState:

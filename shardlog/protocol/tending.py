@@ -18,6 +18,7 @@ from shardlog.protocol.failures import (
     StaleEpoch,
     WrongRole,
 )
+from shardlog.protocol.history import same_election
 from shardlog.protocol.messages import (
     Abort,
     Create,
@@ -32,7 +33,6 @@ from shardlog.protocol.messages import (
     StatusReport,
     StatusRequest,
 )
-from shardlog.protocol.replica_state import same_election
 from shardlog.protocol.shard import Joining, Shard, Status
 from shardlog.protocol.suspicion import Seen, election_possible, given_up, leader_works
 from shardlog.protocol.upkeep import USUAL

@@ -86,10 +86,6 @@ def _take_anything(log: Log, header: Header) -> Refusal | None:
     return None
 
 
-def _by_history_alone(r: ReplicaState, answer: FenceAnswer) -> tuple[int, int]:
-    return vars(leading)["divergence"](answer.history, answer.may_end, r.history, OPEN_END), 0
-
-
 def _append_again(lead: Leadership, message: Append) -> int | Refusal | None:
     known = admit(lead.tip, message.session, message.request)
     return None if isinstance(known, int) else known
@@ -327,10 +323,7 @@ MUTANTS = _kinds(
         "entries are appended whatever their parent and offset",
         ("T1", "N8"),
         4,
-        (
-            (following, "refusal_to_append", _take_anything),
-            (leading, "parting_of", _by_history_alone),
-        ),
+        ((following, "refusal_to_append", _take_anything),),
     ),
     Mutant(
         "standby_acks",

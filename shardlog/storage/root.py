@@ -7,7 +7,7 @@ these are, where the log begins, a cut that is under way, and the control record
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardlog.protocol.effects import Superblock
 from shardlog.protocol.entry import Member
@@ -95,6 +95,12 @@ class _Reader:
     def history(self) -> History:
         return tuple(Span(self.number(), self.number()) for _ in range(self.number()))
 
+    def elections(self, history: History) -> History:
+        """The history with the elections that stand here, one for each span."""
+        if self.number() != len(history):
+            raise Malformed("not one election for each span of a history")
+        return tuple(span._replace(election=self.number()) for span in history)
+
     def sessions(self) -> Sessions:
         return tuple(self._session() for _ in range(self.number()))
 
@@ -119,21 +125,30 @@ def pack_root(root: Root) -> bytes:
     to.number(len(root.records))
     for record in root.records:
         to.number(record.sequence, record.type, record.number, record.epoch, record.offset)
-    _pack_promise(to, block)
+    _pack_elections(to, block)
     return b"".join(to.parts)
 
 
-def _pack_promise(to: _Writer, block: Superblock) -> None:
-    """Whom the epoch was promised to; a root without it was written by an older Shardlog."""
+def _pack_elections(to: _Writer, block: Superblock) -> None:
+    """What is known of elections; a root without it was written by an older Shardlog."""
     known = block.membership
-    if not block.election and known is None:
+    histories = _histories(block)
+    named = any(span.election for history in histories for span in history)
+    if not block.election and known is None and not named:
         return
-    to.number(block.election, 0 if known is None else 1)
+    to.number(block.election)
+    for history in histories:
+        to.number(len(history), *(span.election for span in history))
+    to.number(0 if known is None else 1)
     if known is not None:
         to.number(known.epoch, known.election, len(known.ensemble))
         for member in known.ensemble:
             to.text(member.node)
             to.number(member.incarnation)
+
+
+def _histories(block: Superblock) -> tuple[History, History]:
+    return block.history, () if block.syncing is None else block.syncing.history
 
 
 def _pack_syncing(to: _Writer, snapshot: Snapshot | None) -> None:
@@ -158,7 +173,14 @@ def unpack_root(data: bytes) -> Root:
     sessions = of.sessions()
     syncing = _unpack_syncing(of)
     records = tuple(_unpack_record(of) for _ in range(of.number()))
-    election, membership = _unpack_promise(of) if of.at < len(data) else (0, None)
+    election, membership = 0, None
+    if of.at < len(data):
+        election = of.number()
+        history = of.elections(history)
+        begun = of.elections(syncing.history if syncing else ())
+        if syncing is not None:
+            syncing = replace(syncing, history=begun)
+        membership = _unpack_membership(of)
     if of.at != len(data):
         raise Malformed("it goes on behind its end")
     return Root(
@@ -186,13 +208,11 @@ def unpack_root(data: bytes) -> Root:
     )
 
 
-def _unpack_promise(of: _Reader) -> tuple[int, Membership | None]:
-    election, is_known = of.number(), of.number()
-    if not is_known:
-        return election, None
-    told, by, size = of.number(), of.number(), of.number()
-    members = tuple(Member(of.text(), of.number()) for _ in range(size))
-    return election, Membership(told, by, members)
+def _unpack_membership(of: _Reader) -> Membership | None:
+    if not of.number():
+        return None
+    epoch, election, size = of.number(), of.number(), of.number()
+    return Membership(epoch, election, tuple(Member(of.text(), of.number()) for _ in range(size)))
 
 
 def _unpack_syncing(of: _Reader) -> Snapshot | None:

@@ -9,9 +9,7 @@ from protocol.harness import (
     LEADER,
     chain,
     fenced,
-    fenced_answer,
     follower,
-    leading,
     only,
     refusal,
     sent,
@@ -31,7 +29,6 @@ from shardlog.protocol.failures import DifferentEntry, OtherElection
 from shardlog.protocol.messages import (
     Ack,
     AddFollower,
-    Announce,
     Appended,
     Entries,
     Fence,
@@ -40,7 +37,6 @@ from shardlog.protocol.messages import (
     Refused,
 )
 from shardlog.protocol.shard import Shard, Status
-from shardlog.protocol.states import Role
 
 LONG_MS = 4 * CoordinatorLimits().election_timeout_ms
 
@@ -255,22 +251,6 @@ def test_rule_21_H4_1_a_fence_of_another_election_of_the_same_epoch_is_refused()
     assert only(node.receive(Fence(3, election=7)), FenceAnswer).election == 7
     node.restart()
     assert only(node.receive(Fence(3, election=8)), Refused).refusal == OtherElection(3)
-
-
-def test_T1_H4_10_a_cursor_begins_where_checksums_part_though_histories_agree():
-    """Both hold entries of epoch 1, from two leaders of it."""
-    ours = chain([1, 1, 1])
-    theirs = ours[:1] + chain([1, 1], start=1, parent=ours[0].checksum, body=b"another")
-    leader = leading(ours, silent="bc")
-    answer = fenced_answer("b", theirs)
-    effects = leader.receive(AddFollower(leader.replica.epoch, answer, standby=False))
-    announce = only(effects, Announce)
-    assert (announce.cut, announce.parting) == (1, ours[1].checksum)
-    node = follower(theirs)
-    node.receive(Fence(leader.replica.epoch))
-    node.receive(announce, leader.member)
-    assert node.replica.role is Role.FOLLOWER
-    assert node.replica.log.end == 1
 
 
 def test_T1_H4_10_who_holds_another_entry_than_its_leader_acknowledges_nothing_more():

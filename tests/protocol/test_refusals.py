@@ -350,6 +350,8 @@ def test_an_illegal_message_is_refused_and_changes_nothing(name):
     effects = node.step(Received(node.envelope(message, src)))
     assert type(refusal(effects)) is expected
     assert all(isinstance(each, Send) for each in effects)
+    assert node.replica.at_odds == (expected in (DifferentEntry, WrongParent))
+    node.replica.at_odds = False
     assert snapshot(node.replica) == before
 
 

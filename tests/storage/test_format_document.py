@@ -13,7 +13,7 @@ from shardlog.checksum import seal, sum_of
 from shardlog.protocol.effects import Superblock
 from shardlog.protocol.entry import Kind, Member, sealed
 from shardlog.protocol.history import Span
-from shardlog.protocol.messages import Snapshot
+from shardlog.protocol.messages import Membership, Snapshot
 from shardlog.protocol.sessions import Session
 from shardlog.storage import layout, relaxing, superblock
 from shardlog.storage.layout import Context, Head, RecordType, Slot
@@ -77,10 +77,12 @@ HEAD = Head("orders", 15, 16, 17, 18, 19, 20, 21)
 ROOT = Root(
     "orders", "n1", 2, 3, 4, 5, 6,
     Superblock(
-        7, 8, 9, (Span(10, 11), Span(12, 13)), 14, 15,
+        7, 8, 9, (Span(10, 11, 44), Span(12, 13, 45)), 14, 15,
         (Session(16, 17, (18, 19), 20), Session(21, 22, (), 23)),
-        Snapshot(Member("n2", 24), (Span(25, 26),), 27, 28, 29, 30, (Session(31, 32, (33,), 34),)),
-        35,
+        Snapshot(
+            Member("n2", 24), (Span(25, 26, 46),), 27, 28, 29, 30, (Session(31, 32, (33,), 34),),
+        ),
+        35, 47, Membership(48, 49, (Member("n3", 50), Member("n4", 51))),
     ),
     (Record(36, RecordType.CHECKPOINT, 37, 38, 39), Record(40, RecordType.EPOCH_END, 41, 42, 43)),
 )  # fmt: skip
@@ -209,7 +211,12 @@ def test_root():
     assert reader.at == len(reader.data)
     block = ROOT.superblock
     assert found.pop("cut_to") == 6
-    assert found.pop("history") == [span._asdict() for span in block.history]
+    assert found.pop("history") == [{"epoch": 10, "first": 11}, {"epoch": 12, "first": 13}]
+    assert (found.pop("elections"), found.pop("syncing_elections")) == ([44, 45], [46])
+    membership = found.pop("membership")
+    assert block.membership is not None
+    assert membership.pop("ensemble") == [each._asdict() for each in block.membership.ensemble]
+    assert membership == {"epoch": 48, "election": 49}
     assert found.pop("records") == [asdict(record) for record in ROOT.records]
     assert found.pop("sessions") == [as_told(session) for session in block.sessions]
     syncing = found.pop("syncing")

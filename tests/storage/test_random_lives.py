@@ -18,7 +18,7 @@ from shardlog.protocol.effects import (
     WriteSuperblock,
 )
 from shardlog.protocol.entry import Entry, Header, Kind
-from shardlog.protocol.history import extended
+from shardlog.protocol.history import Span, extended
 from shardlog.sim.faulty_files import Crashed
 from shardlog.storage.layout import ENTRY_HEADER_BYTES, unpack_header
 from shardlog.storage.movement import is_fenced
@@ -71,7 +71,7 @@ class Life:
         block = self.state.superblock
         assert block is not None
         self.epoch += 1
-        history = extended(block.history, self.epoch, self.state.end)
+        history = extended(block.history, Span(self.epoch, self.state.end))
         self.driver.submit(
             Barrier(),
             WriteSuperblock(replace(block, epoch=self.epoch, history=history, commit=self.commit)),

@@ -377,7 +377,7 @@ class Refused(_message.Message):
     def __init__(self, request: _Optional[str] = ..., epoch: _Optional[int] = ..., refusal: _Optional[_Union[_refusals_pb2.Refusal, _Mapping]] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("epoch", "history", "end", "cut", "commit", "standby", "snapshot", "election", "members", "parting")
+    __slots__ = ("epoch", "history", "end", "cut", "commit", "standby", "snapshot", "election", "members")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -387,7 +387,6 @@ class Announce(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     ELECTION_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    PARTING_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     history: _containers.RepeatedCompositeFieldContainer[_types_pb2.Span]
     end: int
@@ -397,8 +396,7 @@ class Announce(_message.Message):
     snapshot: _types_pb2.Snapshot
     election: int
     members: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
-    parting: int
-    def __init__(self, epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., cut: _Optional[int] = ..., commit: _Optional[int] = ..., standby: _Optional[bool] = ..., snapshot: _Optional[_Union[_types_pb2.Snapshot, _Mapping]] = ..., election: _Optional[int] = ..., members: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., parting: _Optional[int] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., end: _Optional[int] = ..., cut: _Optional[int] = ..., commit: _Optional[int] = ..., standby: _Optional[bool] = ..., snapshot: _Optional[_Union[_types_pb2.Snapshot, _Mapping]] = ..., election: _Optional[int] = ..., members: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ...) -> None: ...
 
 class Entries(_message.Message):
     __slots__ = ("epoch", "entries", "commit", "first")

@@ -65,12 +65,14 @@ class EntryId(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Span(_message.Message):
-    __slots__ = ("epoch", "first")
+    __slots__ = ("epoch", "first", "election")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     first: int
-    def __init__(self, epoch: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
+    election: int
+    def __init__(self, epoch: _Optional[int] = ..., first: _Optional[int] = ..., election: _Optional[int] = ...) -> None: ...
 
 class Header(_message.Message):
     __slots__ = ("epoch", "base", "count", "kind", "session", "request", "timestamp_ms", "parent", "body_checksum", "checksum")

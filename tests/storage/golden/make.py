@@ -23,7 +23,7 @@ from shardlog.protocol.effects import (
     WriteSuperblock,
 )
 from shardlog.protocol.entry import Member
-from shardlog.protocol.history import Span
+from shardlog.protocol.history import History, Span
 from shardlog.protocol.messages import Snapshot
 from shardlog.protocol.sessions import Session
 from shardlog.storage.store import Store
@@ -90,13 +90,22 @@ def block_of(block: Superblock) -> dict[str, Any]:
         "incarnation": block.incarnation,
         "epoch": block.epoch,
         "led": block.led,
-        "history": block.history,
+        "history": spans_of(block.history),
         "commit": block.commit,
         "sessions_at": block.sessions_at,
         "sessions": block.sessions,
-        "syncing": None if block.syncing is None else asdict(block.syncing),
+        "syncing": None if block.syncing is None else snapshot_of(block.syncing),
         "in_doubt": block.in_doubt,
     }
+
+
+def snapshot_of(snapshot: Snapshot) -> dict[str, Any]:
+    return asdict(snapshot) | {"history": spans_of(snapshot.history)}
+
+
+def spans_of(history: History) -> list[tuple[int, ...]]:
+    """The spans; an election that is not known is left out, as older versions do."""
+    return [span if span.election else span[:2] for span in history]
 
 
 def main(version: str) -> None:
