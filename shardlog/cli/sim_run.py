@@ -19,6 +19,9 @@ EXIT_CODES = {
     "LivenessFailure": exit_codes.LIVENESS,
 }
 
+DEFAULT_PROFILE = "default"
+PROFILE_HELP = "The set of options that seeds draw from."
+
 
 @click.command()
 @click.option("--seeds", default=100, show_default=True, help="How many seeds to run.")
@@ -26,14 +29,23 @@ EXIT_CODES = {
 @click.option("--jobs", default=0, help="How many processes; all cores if not given.")
 @click.option("--keep-going", is_flag=True, help="Go on after a failure.")
 @click.option("--engine", is_flag=True, help="Over the storage engine, not over a model of disks.")
+@click.option("--profile", default=DEFAULT_PROFILE, help=PROFILE_HELP)
 @click.pass_context
 def run(
-    ctx: click.Context, seeds: int, start: int, jobs: int, keep_going: bool, engine: bool
+    ctx: click.Context,
+    seeds: int,
+    start: int,
+    jobs: int,
+    keep_going: bool,
+    engine: bool,
+    profile: str,
 ) -> None:
     """Run many seeds; stop at the first that fails."""
     from shardlog.sim.runner import run_many
 
-    summary = run_many(range(start, start + seeds), jobs, keep_going, _report, engine)
+    _require_profile(profile)
+    seed_range = range(start, start + seeds)
+    summary = run_many(seed_range, jobs, keep_going, _report, engine, profile)
     _summarize(summary)
     worst = summary.worst
     ctx.exit(EXIT_CODES[worst.kind] if worst else exit_codes.OK)
@@ -44,16 +56,23 @@ def run(
 @click.option("--trace", default=None, help="Write every step to this file; - is standard output.")
 @click.option("--options", "show_options", is_flag=True, help="Show what the seed decided.")
 @click.option("--engine", is_flag=True, help="Over the storage engine, not over a model of disks.")
+@click.option("--profile", default=DEFAULT_PROFILE, help=PROFILE_HELP)
 @click.pass_context
 def replay(
-    ctx: click.Context, seed: int, trace: str | None, show_options: bool, engine: bool
+    ctx: click.Context,
+    seed: int,
+    trace: str | None,
+    show_options: bool,
+    engine: bool,
+    profile: str,
 ) -> None:
     """Run one seed again."""
-    from shardlog.sim.options import Options
+    from shardlog.sim.profiles import options_of
     from shardlog.sim.runner import run_options
     from shardlog.sim.trace import Recorder
 
-    options = Options.of(seed).on_engine() if engine else Options.of(seed)
+    _require_profile(profile)
+    options = options_of(seed, profile, engine)
     if show_options:
         click.echo("\n".join(options.lines()), err=True)
     if trace is None:
@@ -69,6 +88,13 @@ def replay(
         click.echo(outcome.details, err=True, nl=False)
         click.echo(f"seed {seed}: {outcome.kind}: {outcome.text}", err=True)
     ctx.exit(EXIT_CODES[outcome.kind])
+
+
+def _require_profile(profile: str) -> None:
+    from shardlog.sim.profiles import PROFILES
+
+    if profile not in PROFILES:
+        raise click.UsageError(f"no profile is called {profile!r}: one of {', '.join(PROFILES)}")
 
 
 def _report(outcome: Outcome) -> None:

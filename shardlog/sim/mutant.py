@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from shardlog.sim.options import DEFAULT_PROFILE
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -15,6 +17,7 @@ class Mutant:
 
     `seed` is one that caught it: tried first, and replaceable by any other that does.  Where two
     rules stand in for each other, so that nothing is lost without one of them, a mutant takes both.
+    It is run with the options of `profile`.
     """
 
     name: str
@@ -22,6 +25,7 @@ class Mutant:
     ids: tuple[str, ...]
     seed: int
     patches: tuple[tuple[object, str, Any], ...]
+    profile: str = DEFAULT_PROFILE
 
     @contextmanager
     def applied(self) -> Iterator[None]:

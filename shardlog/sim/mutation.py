@@ -1,6 +1,6 @@
 """The mutation gate: every mutant must be caught, and by an outside checker.
 
-A mutant is run under the default random options of one seed after the other until a checker
+A mutant is run with the options of its profile, one seed after the other, until a checker
 reports a safety or liveness failure.  An exception inside a machine does not count: it would only
 show that the mutant was noticed by the code it was made from.
 """
@@ -39,7 +39,7 @@ def try_mutant(job: tuple[str, int]) -> Verdict:
     crashes = 0
     with mutant.applied():
         for runs, seed in enumerate(_seeds(mutant, seeds_max), start=1):
-            outcome = run_seed(seed)
+            outcome = run_seed(seed, mutant.profile)
             if outcome.kind == CrashFailure.__name__:
                 crashes += 1
             elif outcome.kind:

@@ -15,6 +15,8 @@ from shardlog.protocol.coordination import CoordinatorLimits
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.quorum import QuorumPolicy, is_safe
 
+DEFAULT_PROFILE = "default"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -114,6 +116,9 @@ class Options:
 
     # Of old entries: what a replica may send from tick to tick; 0 for no bound.
     feed_bytes: int = 0
+
+    # The name of the set of options that these come from, see `profiles`.
+    profile: str = DEFAULT_PROFILE
 
     @classmethod
     def of(cls, seed: int) -> Options:

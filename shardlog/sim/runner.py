@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from shardlog.sim.checkers import all_checkers
@@ -19,7 +20,8 @@ from shardlog.sim.crew import spread
 from shardlog.sim.failures import CrashFailure, LivenessFailure, SafetyFailure, SimulationFailure
 from shardlog.sim.losses import LossChecker
 from shardlog.sim.observer import Observer
-from shardlog.sim.options import Options
+from shardlog.sim.options import DEFAULT_PROFILE, Options
+from shardlog.sim.profiles import options_of
 from shardlog.sim.statistics import Statistics
 from shardlog.sim.world import World
 
@@ -35,11 +37,13 @@ class Outcome:
     details: str = ""
     seconds: float = 0.0
     engine: bool = False
+    profile: str = DEFAULT_PROFILE
 
     @property
     def replay(self) -> str:
         on_engine = " --engine" if self.engine else ""
-        return f"replay: shardlog sim replay --seed {self.seed}{on_engine}"
+        profile = "" if self.profile == DEFAULT_PROFILE else f" --profile {self.profile}"
+        return f"replay: shardlog sim replay --seed {self.seed}{profile}{on_engine}"
 
 
 @dataclass(slots=True)
@@ -88,16 +92,13 @@ def run_options(options: Options, observers: Sequence[Observer] = ()) -> Outcome
             traceback.format_exc(),
             time.perf_counter() - started,
             options.engine,
+            options.profile,
         )
     return Outcome(options.seed, world.statistics, seconds=time.perf_counter() - started)
 
 
-def run_seed(seed: int) -> Outcome:
-    return run_options(Options.of(seed))
-
-
-def run_seed_on_engine(seed: int) -> Outcome:
-    return run_options(Options.of(seed).on_engine())
+def run_seed(seed: int, profile: str = DEFAULT_PROFILE, engine: bool = False) -> Outcome:
+    return run_options(options_of(seed, profile, engine))
 
 
 def run_many(
@@ -106,12 +107,13 @@ def run_many(
     keep_going: bool = False,
     on_outcome: Callable[[Outcome], None] | None = None,
     engine: bool = False,
+    profile: str = DEFAULT_PROFILE,
 ) -> Summary:
     """All `seeds` over `jobs` processes; stops at the first failure unless told to keep going."""
     started = time.perf_counter()
     summary = Summary()
     with _progress(len(seeds)) as advance:
-        for outcome in _outcomes(seeds, jobs, engine):
+        for outcome in _outcomes(seeds, jobs, partial(run_seed, profile=profile, engine=engine)):
             summary.add(outcome)
             advance()
             if on_outcome is not None:
@@ -122,8 +124,7 @@ def run_many(
     return summary
 
 
-def _outcomes(seeds: Sequence[int], jobs: int, engine: bool) -> Iterator[Outcome]:
-    run = run_seed_on_engine if engine else run_seed
+def _outcomes(seeds: Sequence[int], jobs: int, run: Callable[[int], Outcome]) -> Iterator[Outcome]:
     return spread(run, seeds, 1 if len(seeds) == 1 else jobs)
 
 

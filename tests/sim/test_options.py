@@ -2,8 +2,11 @@
 
 from dataclasses import fields, replace
 
+import pytest
+
 from shardlog.protocol.quorum import is_safe
 from shardlog.sim.options import Options
+from shardlog.sim.profiles import PROFILES, options_of
 
 
 def test_options_are_a_function_of_the_seed():
@@ -31,3 +34,12 @@ def test_drawn_quorums_are_legal_and_varied():
     assert any(options.quorum.replication for options in drawn)
     assert {options.members for options in drawn} == {1, 2, 3, 4, 5, 6, 7}
     assert {options.coordinators for options in drawn} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_a_function_of_the_seed_and_named_in_what_replays_it(profile):
+    options = options_of(7, profile)
+    assert options == options_of(7, profile)
+    assert options.profile == profile
+    on_engine = options_of(7, profile, engine=True)
+    assert (on_engine.engine, on_engine.profile) == (True, profile)
