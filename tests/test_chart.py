@@ -27,7 +27,8 @@ def test_the_chart_has_no_other_crds():
 def test_the_version_is_that_of_the_package():
     from shardlog import __version__
 
-    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
 
 
 def undescribed(schema: dict, path: str) -> list[str]:
