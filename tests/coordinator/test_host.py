@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from coordinator.nodes import SHARD, Cluster
 from shardlog.checksum import seal_body
 from shardlog.coordinator.host import CoordinatorHost
-from shardlog.metadata.records import decode_shard, shard_key
+from shardlog.metadata.records import decode_shard, encode_shard, shard_key
+from shardlog.metadata.store import ABSENT, CHANGES_KEPT
 from shardlog.protocol.coordination import Accepted, Contract, CreateShard, Expand, Rejected, Swap
 from shardlog.protocol.messages import Append, Appended, Register, Registered
 from shardlog.protocol.quorum import QuorumPolicy
@@ -172,5 +174,30 @@ def test_a_record_that_cannot_be_read_is_left_alone():
         ours = await store.get(shard_key(SHARD))
         assert ours is not None
         assert decode_shard(shard_key(SHARD), ours.value).name == SHARD
+
+    asyncio.run(story())
+
+
+def test_a_relisting_forgets_shards_that_were_deleted_meanwhile():
+    """A host that lags behind all kept changes is never told of the one that deleted the shard."""
+
+    async def story() -> None:
+        cluster = Cluster("a b c")
+        host, store = cluster.host(), cluster.memory.handle()
+        async with cluster.running(host):
+            await host.command(SHARD, CREATE)
+            other = replace(await until(host, steady), name="other", halted="by hand")
+            key = shard_key("other")
+            written = (await store.compare_and_swap(key, ABSENT, encode_shard(other))).current
+            assert written is not None
+            await until(host, lambda _: "other" in host.shards)
+            # A store in memory does not yield, so that the host sees nothing of this until it ends.
+            await store.compare_and_swap(key, written.version, None)
+            for _ in range(CHANGES_KEPT):
+                noise = await store.get("noise")
+                await store.compare_and_swap("noise", noise.version if noise else ABSENT, b"")
+            assert "other" in host.shards
+            await until(host, lambda _: host.revision == cluster.memory.revision)
+            assert set(host.shards) == {SHARD}
 
     asyncio.run(story())

@@ -42,6 +42,19 @@ async def test_a_watch_tells_every_change_once_and_in_order(backend: Backend):
         assert told[:-1] == expected
 
 
+async def test_a_watch_that_is_pages_behind_misses_nothing(backend: Backend):
+    """From 65 changes on they do not fit in one page, and a full page is not the last one."""
+    count = 3 * PAGE_CHANGES_MAX
+    assert count < CHANGES_KEPT
+    async with backend.handle() as store:
+        for number in range(count):
+            await put(store, "s/a", b"%d" % number)
+        async with store.watch("s/", backend.at(1)) as watch:
+            assert await take(watch, count) == [
+                Change(backend.at(number + 1), "s/a", b"%d" % number) for number in range(count)
+            ]
+
+
 async def test_changes_between_list_and_watch_are_told(backend: Backend):
     async with backend.handle() as store:
         await put(store, "a", b"1")

@@ -5,6 +5,7 @@ import errno
 import os
 import threading
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from shardlog.snapshots.creating import Progress, create
 from shardlog.snapshots.failures import DestinationUnavailable, NotPossible
 from shardlog.snapshots.local_files import LocalFile, LocalFiles
 from shardlog.snapshots.reading import Wanted
+from shardlog.snapshots.reuse import Known
 from shardlog.snapshots.rooms import ROOM_BYTES
 from snapshots.logs import SEGMENT_BYTES, archive_at, assert_sound, fill, log_of, records_of
 
@@ -205,6 +207,25 @@ def test_a_shard_that_was_made_anew_under_the_same_name(tmp_path: Path):
     one, two = archive.manifests()
     assert not {each.name for each in one.segments} & {each.name for each in two.segments}
     assert_sound(archive, one)
+
+
+def test_segments_of_two_logs_under_one_name_are_not_chained(tmp_path: Path):
+    """Logs of the same shape have segments between the same offsets; only the parents differ."""
+
+    async def filled(s: Story) -> None:
+        await fill(s.client, 200)
+        await create(s.client, archive, segment_bytes=SEGMENT_BYTES)
+
+    archive = archive_at(f"file://{tmp_path}/snapshots")
+    story(tmp_path / "one", names="a")(filled)
+    story(tmp_path / "two", names="a")(filled)
+    manifests = list(archive.manifests())
+    one, two = ([(each.base, each.end) for each in made.segments] for made in manifests)
+    assert len(one) > 10
+    assert one == two
+    chain = Known(archive, manifests, SEGMENT_BYTES).chain(manifests[0].first, manifests[0].end)
+    assert len(chain) >= len(one) - 1
+    assert all(later.parent == earlier.head for earlier, later in pairwise(chain))
 
 
 def test_a_log_that_was_trimmed(tmp_path: Path):
