@@ -14,6 +14,7 @@ from typing import Any
 import rich_click as click
 
 from shardlog import __version__
+from shardlog.cli.confirming import confirm
 from shardlog.cli.failures import BadUsage, ClusterRefused
 from shardlog.cli.kubectl_arguments import (
     complete_node,
@@ -267,7 +268,7 @@ def accept_loss(
     if found is None:
         raise BadUsage(f"{entry!r:.80} is no entry: EPOCH:OFFSET, as `status {shard}` names it")
     if not yes:
-        click.confirm(f"Acknowledged records of {shard} may be lost for good. Go on?", abort=True)
+        confirm(f"Acknowledged records of {shard} may be lost for good. Go on?")
     named_entry = {"epoch": int(found[1]), "offset": int(found[2])}
     spec = {"operation": "AcceptLoss", "shard": shard, "entry": named_entry}
     _ask(kubectl_of(ctx), _like(f"accept-loss-{shard}"), spec, output, wait, timeout)

@@ -13,6 +13,7 @@ from typing import Any
 import rich_click as click
 from click.shell_completion import CompletionItem
 
+from shardlog.cli.confirming import confirm
 from shardlog.cli.kubectl_arguments import (
     complete_node,
     complete_shard,
@@ -204,7 +205,7 @@ def delete(
     What is at the destination stays, unless --data is given or its deletionPolicy is Delete.
     """
     if data and not yes:
-        click.confirm(f"Delete what {', '.join(names)} have taken, for good?", abort=True, err=True)
+        confirm(f"Delete what {', '.join(names)} have taken, for good?")
     kubectl = kubectl_of(ctx)
     for name in names:
         if data:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from shardlog.cli.confirming import confirm
 from shardlog.cli.local_cluster import directory_option, failures_as_exit_codes
 from shardlog.cli.waiting import showing
 
@@ -95,8 +96,7 @@ def down(layout: Layout, delete: bool, yes: bool, grace: float) -> None:
 
         taking_down.require_cluster(layout)
         if delete and not yes:
-            question = f"Delete the cluster in {layout.directory} with all its records?"
-            click.confirm(question, abort=True, err=True)
+            confirm(f"Delete the cluster in {layout.directory} with all its records?")
         with changing(layout, LOCK_TIMEOUT_MS, make=False):
             for name in taking_down.stop_all(layout, int(grace * 1000)):
                 click.echo(f"{name} did not stop, and was killed", err=True)

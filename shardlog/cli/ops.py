@@ -5,6 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_node, complete_shard
+from shardlog.cli.confirming import confirm
 from shardlog.cli.failures import BadUsage, ClusterUnavailable
 from shardlog.cli.shard import timeout_option, wait_option
 from shardlog.cli.waiting import wait_until
@@ -61,15 +62,36 @@ def abort(shard: str, cluster: Cluster) -> None:
 @ops.command()
 @shard_argument
 @click.argument("first", type=click.IntRange(min=0))
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_options
-def trim(shard: str, first: int, cluster: Cluster) -> None:
+def trim(shard: str, first: int, yes: bool, cluster: Cluster) -> None:
     """Have the leader of SHARD drop committed records below offset FIRST.
 
     It drops whole entries as soon as they are applied; one that dies before that drops none: ask
-    again then.
+    again then. FIRST beyond the end of the log is refused.
     """
+    cluster.shard(shard)
+    begin, end = _extent(cluster, shard)
+    most = max(0, min(first, end) - begin)
+    if most and first <= end and not yes:  # beyond the end the cluster says no
+        confirm(f"Drop up to {most} records of {shard}, offsets {begin} to {first - 1}?")
     _ask(cluster, shard, {"operation": "trim", "first": first})
-    click.echo(f"the leader of {shard} is told to drop records below offset {first}")
+    told = f"the leader of {shard} is told to drop records below offset {first}"
+    click.echo(f"{told}, {most} at most")
+
+
+def _extent(cluster: Cluster, shard: str) -> tuple[int, int]:
+    """The first offset that is kept, and that behind the last record."""
+    from shardlog.cli.client import failures_as_exit_codes
+
+    with failures_as_exit_codes():
+        from shardlog.cli.tls import tls_of_environment
+        from shardlog.client.blocking import Client
+
+        with Client(cluster.url, tls=tls_of_environment()) as client:
+            deadline_ms = int(cluster.timeout_s * 1000)
+            begin = client.first(shard, deadline_ms=deadline_ms)
+            return begin, client.end(shard, deadline_ms=deadline_ms)
 
 
 @ops.command(name="accept-loss")
@@ -91,7 +113,7 @@ def accept_loss(
     entry = _entry(named)
     found = cluster.shard(shard)
     if not yes:
-        click.confirm(f"{_at_stake(found, entry)} Give it up for good?", abort=True, err=True)
+        confirm(f"{_at_stake(found, entry)} Give it up for good?")
     _ask(cluster, shard, {"operation": "accept-loss", "entry": entry})
     what = f"give up entry {entry['epoch']}:{entry['offset']} of {shard}"
     if wait:

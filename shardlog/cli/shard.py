@@ -7,6 +7,7 @@ from collections.abc import Callable
 import rich_click as click
 
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_shard
+from shardlog.cli.confirming import confirm
 from shardlog.cli.failures import ClusterUnavailable
 from shardlog.cli.output import is_for_programs, output_option, print_table, print_value
 from shardlog.cli.waiting import describe_change, describe_waiting, wait_until
@@ -173,7 +174,7 @@ def delete(name: str, yes: bool, wait: bool, timeout: float, cluster: Cluster) -
     """Delete a shard and all its records."""
     cluster.shard(name)
     if not yes:
-        click.confirm(f"Delete {name} and all its records?", abort=True, err=True)
+        confirm(f"Delete {name} and all its records?")
     cluster.delete("shards", name)
     if wait:
         wait_until(cluster, name, lambda it: it is None, timeout, f"delete {name}")

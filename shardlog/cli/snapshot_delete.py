@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import rich_click as click
 
 from shardlog.cli.client import shard_argument
+from shardlog.cli.confirming import confirm
 from shardlog.cli.failures import BadUsage
 from shardlog.cli.output import Json, is_for_programs, output_option, print_value
 from shardlog.cli.snapshot_place import archive_of, older_option, snapshot_failures, url_argument
@@ -51,9 +51,7 @@ def delete(
         else:
             _require_there(shard, ids, archive.ids())
         if ids and not yes:
-            if not sys.stdin.isatty():
-                raise BadUsage(f"{_counted(ids)} of {shard} would be deleted: --yes says so")
-            click.confirm(f"Delete {_counted(ids)} of {shard}?", abort=True, err=True)
+            confirm(f"Delete {_counted(ids)} of {shard}?")
         collected = deleted(archive, ids)
         told |= {"deleted": names_told(collected.snapshots), "bytes": collected.size}
     found: Json = {

@@ -19,11 +19,14 @@ async def ask_members(asker: str, control: Control, shard: Shard) -> list[Status
         members[shard.change.new] = None
     if shard.joining and shard.joining.incarnation:
         members[shard.joining.member] = None
-    answers = await asyncio.gather(*[_ask(asker, control, shard, each) for each in members])
+    answers = await asyncio.gather(*[ask_member(asker, control, shard, each) for each in members])
     return [answer for answer in answers if answer is not None]
 
 
-async def _ask(asker: str, control: Control, shard: Shard, member: Member) -> StatusReport | None:
+async def ask_member(
+    asker: str, control: Control, shard: Shard, member: Member
+) -> StatusReport | None:
+    """What one replica says, None if it does not answer in `STATUS_TIMEOUT_MS`."""
     request = Envelope(
         shard.name, asker, 0, member.node, member.incarnation, StatusRequest(shard.epoch)
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from shardlog.coordinator.commanding import Commander
 from shardlog.coordinator.driver import Control
 from shardlog.coordinator.host import CoordinatorHost
-from shardlog.coordinator.reporting import ask_members
+from shardlog.coordinator.reporting import ask_member, ask_members
 from shardlog.coordinator.scaling import TooFewNodes, choose_nodes, count_replicas, next_command
 from shardlog.local.wanted import WantedReplicas
 from shardlog.metadata.failures import Unavailable
@@ -26,6 +26,7 @@ from shardlog.protocol.coordination import (
     Rejected,
     SetRetention,
     Swap,
+    TrimShard,
 )
 from shardlog.protocol.messages import StatusReport
 from shardlog.protocol.quorum import QuorumPolicy
@@ -154,8 +155,20 @@ class Administration:
             self._require_nodes([command.new])
         if isinstance(command, AbortChange):
             return await self._abort(shard)
+        if isinstance(command, TrimShard):
+            await self._require_within(shard, command.first)
         await self.command(name, command)
         return self.host.shards.get(name, shard)
+
+    async def _require_within(self, shard: Shard, first: int) -> None:
+        """Raises `NotNow` for an offset behind the end: it would drop all but the last entry."""
+        if shard.leader is None:
+            return  # the command is refused for that
+        report = await ask_member(self.host.name, self.control, shard, shard.leader)
+        if report is None:
+            raise NotNow(f"the leader of {shard.name} does not say where its log ends: try again")
+        if first > report.end:
+            raise NotNow(f"{shard.name} ends at offset {report.end}: {first} is beyond that")
 
     async def _abort(self, shard: Shard) -> Shard:
         """What is given up is not wanted any more either, or it would be begun again."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from shardlog.coordinator.directory_json import Json, reports_json, shard_json
-from shardlog.local import api_json
+from shardlog.local import api_guard, api_json
 from shardlog.local.administration import (
     Administration,
     AdministrationFailure,
@@ -17,9 +17,11 @@ from shardlog.local.administration import (
     NotNow,
     ShardExists,
 )
+from shardlog.local.api_guard import ForeignRequest, NotJson
 from shardlog.local.api_json import Body
 from shardlog.local.nodes import Nodes
 from shardlog.metadata.failures import Unavailable
+from shardlog.protocol.coordination import TrimShard
 from shardlog.protocol.shard import Shard
 
 REQUEST_BYTES_MAX = 64 << 10
@@ -30,12 +32,18 @@ STATUS: dict[type[AdministrationFailure], tuple[int, str]] = {
     NoSuchShard: (404, "NoSuchShard"),
     ShardExists: (409, "ShardExists"),
     NotNow: (409, "Rejected"),
+    ForeignRequest: (403, "Forbidden"),
+    NotJson: (415, "BadRequest"),
 }
 
 
-def application(administration: Administration, nodes: Nodes) -> web.Application:
-    app = web.Application(middlewares=[_errors], client_max_size=REQUEST_BYTES_MAX)
-    api = Api(administration, nodes)
+def application(
+    administration: Administration, nodes: Nodes, log: Callable[[str], None]
+) -> web.Application:
+    """`log` is told of requests that are turned away, and of records that are to be dropped."""
+    middlewares = [_errors, api_guard.of_browsers(log)]
+    app = web.Application(middlewares=middlewares, client_max_size=REQUEST_BYTES_MAX)
+    api = Api(administration, nodes, log)
     app.add_routes(
         [
             web.get("/v1/shards", api.list),
@@ -53,9 +61,12 @@ def application(administration: Administration, nodes: Nodes) -> web.Application
 
 
 class Api:
-    def __init__(self, administration: Administration, nodes: Nodes) -> None:
+    def __init__(
+        self, administration: Administration, nodes: Nodes, log: Callable[[str], None]
+    ) -> None:
         self._administration = administration
         self._nodes = nodes
+        self._log = log
 
     async def list(self, request: web.Request) -> web.Response:
         shards = self._administration.host.shards
@@ -95,6 +106,8 @@ class Api:
     async def operate(self, request: web.Request) -> web.Response:
         command = api_json.operation(await _body(request))
         shard = await self._administration.operate(request.match_info["name"], command)
+        if isinstance(command, TrimShard):
+            self._log(f"{shard.name}: records below offset {command.first} are to be dropped")
         return web.json_response(self._plain(shard), status=202)
 
     async def delete(self, request: web.Request) -> web.Response:

@@ -70,6 +70,12 @@ class Body:
             raise BadRequest(f"{name}: a whole number from 1 to {BOUND_MAX}, or null")
         return int(value)
 
+    def offset(self, name: str) -> int:
+        value = self.number(name)
+        if not 0 <= value <= BOUND_MAX:
+            raise BadRequest(f"{name}: an offset is from 0 to {BOUND_MAX}")
+        return value
+
     def inner(self, name: str) -> Body:
         return Body(self._left.pop(name, {}))
 
@@ -110,7 +116,7 @@ def operation(body: Body) -> Command:
         case "abort":
             command = AbortChange()
         case "trim":
-            command = TrimShard(body.number("first"))
+            command = TrimShard(body.offset("first"))
         case "accept-loss":
             command = AcceptLoss(body.entry("entry"))
         case _:

@@ -56,7 +56,7 @@ async def coordinate(layout: Layout, port: int | None) -> None:
         nodes=lambda: list(nodes.places),
         alive=lambda: [node for node in nodes.places if node in nodes.alive],
     )
-    runner = web.AppRunner(application(administration, nodes), access_log=None)
+    runner = web.AppRunner(application(administration, nodes, log_line), access_log=None)
     await runner.setup()
     try:
         async with asyncio.TaskGroup() as group:

@@ -65,7 +65,7 @@ def test_a_demo_whose_cluster_loses_records_fails_loudly(tmp_path: Path):
     with demo(tmp_path, "--seconds", "0.3") as process:
         read_to(process, "kill -9")
         (directory,) = tmp_path.iterdir()
-        trimming = ["ops", "trim", SHARD, "2000"]
+        trimming = ["ops", "trim", SHARD, "2000", "--yes"]
         while CliRunner().invoke(main, trimming, env={"SHARDLOG_DIR": str(directory)}).exit_code:
             assert process.poll() is None
         rest, told = process.communicate(timeout=120)

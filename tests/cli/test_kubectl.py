@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from local.commands import answered
 
 from shardlog.cli import exit_codes
 from shardlog.cli.kubectl import main
@@ -53,8 +55,12 @@ def test_usage(arguments: list[str]):
 
 def test_a_loss_is_asked_about():
     for asks in (["accept-loss", "orders", "3:7"], ["snapshot", "delete", "one", "--data"]):
-        done = CliRunner().invoke(main, asks, input="n\n")
-        assert done.exit_code == exit_codes.INTERRUPTED
+        done = CliRunner().invoke(main, asks)
+        assert done.exit_code == exit_codes.USAGE
+        assert "--yes" in done.stderr
+        program = [sys.executable, "-m", "shardlog.cli.kubectl", *asks]
+        status, _ = answered(program, "n")
+        assert status == exit_codes.INTERRUPTED
 
 
 @pytest.mark.usefixtures("_no_kubectl")

@@ -379,7 +379,7 @@ def test_a_loss_in_the_log_is_found_by_the_check(cluster: LocalCluster, shard: s
                 ledger.send(values)
                 ledger.acknowledge(first, producer.append_many(values))
         offset = ledger.offset(50)
-        cluster.run(f"ops trim {shard} {offset}")
+        cluster.run(f"ops trim {shard} {offset} --yes")
         deadline = time.monotonic() + 30
         while client.first(shard) == 0 and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -34,13 +35,20 @@ class LocalCluster:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "SHARDLOG_DIR": str(self.layout.directory)}
 
-    def run(self, line: str, code: int = 0, stdin: str | None = None) -> Result:
+    def run(self, line: str, code: int = 0) -> Result:
         result = CliRunner().invoke(
-            main, line.split(), input=stdin, env={"SHARDLOG_DIR": str(self.layout.directory)}
+            main, line.split(), env={"SHARDLOG_DIR": str(self.layout.directory)}
         )
         assert result.exit_code == code, f"{line}: {result.exit_code}: {result.output}"
         assert "Traceback" not in result.output, result.output
         return result
+
+    def answered(self, line: str, answer: str, code: int = 0) -> str:
+        """A command at a terminal where somebody answers its question; what it printed."""
+        status, told = answered([SHARDLOG, *line.split()], answer, self.environment)
+        assert status == code, f"{line}: {status}: {told}"
+        assert "Traceback" not in told, told
+        return told
 
     def json(self, line: str) -> Any:
         return json.loads(self.run(f"{line} -o json").stdout)
@@ -83,6 +91,29 @@ class LocalCluster:
     def read(self, shard: str) -> list[bytes]:
         with Client(load(self.layout).url) as client:
             return [record.value for record in client.read(shard)]
+
+
+def answered(
+    command: list[str], answer: str, environment: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """The status of a command that asks at a terminal, and what it printed."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        done = subprocess.run(
+            command,
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            env=environment,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stdout
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def test_T3_an_entry_that_is_bad_everywhere_is_given_up_by_command(cluster: Loca
     assert "damaged" in cluster.run("status orders").output
     told = cluster.refused("ops accept-loss orders --entry 1:0 --yes", exit_codes.REFUSED)
     assert f"({entry['epoch']},{entry['offset']})" in told
-    cluster.run(f"ops accept-loss orders --entry {name}", exit_codes.INTERRUPTED, stdin="n\n")
+    asks = f"ops accept-loss orders --entry {name}"
+    assert "--yes" in cluster.refused(asks, exit_codes.USAGE)
+    cluster.answered(asks, "n", exit_codes.INTERRUPTED)
     cluster.run(f"ops accept-loss orders --entry {name} --yes")
 
     found = status(cluster, lambda it: it["losses"] and it["status"] == "STEADY" and it["leader"])

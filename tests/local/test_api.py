@@ -1,6 +1,7 @@
 """The HTTP interface: what it says, and what it is told that makes no sense."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,11 +22,14 @@ Http = TestClient[web.Request, web.Application]
 
 
 @asynccontextmanager
-async def served(directory: Path) -> AsyncIterator[tuple[Http, Administration]]:
+async def served(
+    directory: Path, log: list[str] | None = None
+) -> AsyncIterator[tuple[Http, Administration]]:
     layout = Layout(directory)
     save(layout, new_cluster(3))
+    logged: list[str] = [] if log is None else log
     async with administered(directory, "node-1 node-2 node-3") as (_, administration):
-        app = application(administration, Nodes(layout))
+        app = application(administration, Nodes(layout), logged.append)
         async with TestClient(TestServer(app)) as http:
             yield http, administration
 
@@ -137,15 +141,17 @@ BAD = [
     ("GET", "/v1/shards/a/status", b"", 404, "NoSuchShard"),
     ("GET", "/v1/shards/%2e%2e%2fa", b"", 404, "NoSuchShard"),
     ("GET", "/v2/shards", b"", 404, "BadRequest"),
+    ("POST", "/v1/shards/a/operations", b'{"operation": "trim", "first": -1}', 400, "BadRequest"),
     ("PATCH", "/v1/shards", b"", 405, "BadRequest"),
 ]
+JSON = {"Content-Type": "application/json"}
 
 
 def test_what_makes_no_sense_is_one_line_of_json(tmp_path: Path):
     async def story() -> None:
         async with served(tmp_path) as (http, administration):
             for method, path, body, status, kind in BAD:
-                found, told = await asked(http, method, path, data=body)
+                found, told = await asked(http, method, path, data=body, headers=JSON)
                 assert (found, told["kind"]) == (status, kind), (method, path, body[:40], told)
                 assert told["error"]
                 assert "\n" not in told["error"]
@@ -163,5 +169,93 @@ def test_a_wanted_number_that_cannot_be_read_is_left_alone(tmp_path: Path, value
             await administration.host.store.compare_and_swap("wanted/orders", 0, value)
             await asked(http, "PUT", "/v1/shards/orders/replicas", json={"replicas": 3})
             await settled(administration, "orders", 3)
+
+    asyncio.run(story())
+
+
+EVIL = "https://evil.example"
+NO_CORS = {"Content-Type": "text/plain;charset=UTF-8", "Origin": EVIL, "Sec-Fetch-Mode": "no-cors",
+           "Sec-Fetch-Site": "cross-site"}  # fmt: skip
+FOREIGN = {
+    "a page's simple POST": (NO_CORS, 403),
+    "a page of an old browser": ({"Content-Type": "text/plain", "Origin": EVIL}, 403),
+    "a sandboxed page": ({**JSON, "Origin": "null"}, 403),
+    "a page on another port": ({**JSON, "Origin": "http://127.0.0.1:1"}, 403),
+    "a page on another port, told apart by site": ({**JSON, "Sec-Fetch-Site": "same-site"}, 403),
+    "a name bound to this machine": ({**JSON, "Host": "evil.example:7300"}, 403),
+    "a name that begins like ours": ({**JSON, "Host": "localhost.evil.example"}, 403),
+    "an address bound to this machine": ({**JSON, "Host": "10.0.0.1"}, 403),
+    "no host": ({**JSON, "Host": ""}, 403),
+    "a host that is none": ({**JSON, "Host": "[::1"}, 403),
+    "a form": ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    "text": ({"Content-Type": "text/plain"}, 415),
+}
+CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("POST", "/v1/shards", {"name": "theirs"}),
+    ("POST", "/v1/shards/orders/operations", {"operation": "trim", "first": 3}),
+    ("PUT", "/v1/shards/orders/retention", {"bytes": 1}),
+    ("DELETE", "/v1/shards/orders", {}),
+)
+
+
+def test_S10_a_page_of_another_site_changes_nothing(tmp_path: Path):
+    async def story() -> None:
+        log: list[str] = []
+        async with served(tmp_path, log) as (http, administration):
+            await asked(http, "POST", "/v1/shards", json={"name": "orders", "replicas": 2})
+            before = await settled(administration, "orders", 2)
+            for what, (headers, wanted) in FOREIGN.items():
+                for method, path, body in CHANGES:
+                    text = json.dumps(body)
+                    status, told = await asked(http, method, path, data=text, headers=headers)
+                    assert (status, told["kind"]) == (
+                        wanted, "Forbidden" if wanted == 403 else "BadRequest"
+                    ), (what, method, told)  # fmt: skip
+                    assert "\n" not in told["error"]
+            assert administration.host.shards == {"orders": before}
+            assert len([line for line in log if "turned away" in line]) >= 1
+            for headers, wanted in FOREIGN.values():
+                status, _ = await asked(http, "GET", "/v1/shards", headers=headers)
+                assert status == (403 if wanted == 403 else 200)
+
+    asyncio.run(story())
+
+
+def test_S10_names_of_this_machine_and_pages_of_its_own_are_served(tmp_path: Path):
+    async def story() -> None:
+        async with served(tmp_path) as (http, _):
+            own = f"127.0.0.1:{http.port}"
+            for headers in (
+                {"Host": "localhost"},
+                {"Host": "LOCALHOST:7300"},
+                {"Host": "[::1]:7300"},
+                {"Host": "127.0.0.9"},
+                {"Host": own, "Origin": f"http://{own}", "Sec-Fetch-Site": "same-origin"},
+                {"Sec-Fetch-Site": "none"},
+            ):
+                status, _ = await asked(http, "GET", "/v1/shards", headers=headers)
+                assert status == 200, headers
+            status, _ = await asked(http, "DELETE", "/v1/shards/none")
+            assert status == 404
+
+    asyncio.run(story())
+
+
+def test_S10_a_trim_beyond_the_end_is_refused_and_one_within_is_logged(tmp_path: Path):
+    async def story() -> None:
+        log: list[str] = []
+        async with served(tmp_path, log) as (http, administration):
+            await asked(http, "POST", "/v1/shards", json={"name": "orders", "replicas": 2})
+            await settled(administration, "orders", 2)
+            path = "/v1/shards/orders/operations"
+            status, told = await asked(
+                http, "POST", path, json={"operation": "trim", "first": 1_000_000}
+            )
+            assert (status, told["kind"]) == (409, "Rejected")
+            assert "1000000 is beyond that" in told["error"]
+            assert not log
+            status, _ = await asked(http, "POST", path, json={"operation": "trim", "first": 1})
+            assert status == 202
+            assert log == ["orders: records below offset 1 are to be dropped"]
 
     asyncio.run(story())

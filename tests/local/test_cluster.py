@@ -15,6 +15,8 @@ import yaml
 
 from local.commands import SHARDLOG, TIMEOUT_S, LocalCluster, local_cluster
 from shardlog.cli import exit_codes
+from shardlog.client.blocking import Client
+from shardlog.local.cluster_file import load
 
 pytestmark = pytest.mark.xdist_group("local clusters")
 RECORDS = [b"record %d" % number for number in range(100)]
@@ -186,10 +188,37 @@ def test_logs_are_shown(cluster: LocalCluster):
 
 def test_deleting_asks_first(cluster: LocalCluster):
     cluster.run("shard create events --replicas 1")
-    cluster.run("shard delete events", exit_codes.INTERRUPTED, stdin="n\n")
+    assert "--yes" in cluster.refused("shard delete events", exit_codes.USAGE)
+    cluster.answered("shard delete events", "n", exit_codes.INTERRUPTED)
     assert cluster.shard("events")["status"] == "STEADY"
-    cluster.run("shard delete events", stdin="y\n")
+    cluster.answered("shard delete events", "y")
     assert [each["name"] for each in cluster.json("shard list")["shards"]] == ["orders"]
+
+
+def test_S10_a_trim_asks_first_and_ends_within_the_log(cluster: LocalCluster):
+    cluster.run("shard create short --replicas 1")
+    cluster.append("short", [b"1"] * 10)
+    cluster.append("short", [b"2"] * 10)
+    everything = cluster.read("short")
+    with Client(load(cluster.layout).url) as client:
+        begin, end = client.first("short"), client.end("short")
+    middle = end - 10
+    assert "1000000 is beyond" in cluster.refused(
+        "ops trim short 1000000 --yes", exit_codes.REFUSED
+    )
+    assert "--yes" in cluster.refused(f"ops trim short {middle}", exit_codes.USAGE)
+    told = cluster.answered(f"ops trim short {middle}", "n", exit_codes.INTERRUPTED)
+    assert f"up to {middle - begin} records of short" in told
+    assert cluster.read("short") == everything
+    assert f"{middle - begin} at most" in cluster.run(f"ops trim short {middle} --yes").stdout
+    with Client(load(cluster.layout).url) as client:
+        while client.first("short") == begin:
+            time.sleep(0.02)
+        kept = client.read("short", client.first("short"))
+        assert [record.value for record in kept] == [b"2"] * 10
+    assert "there is no shard" in cluster.refused("ops trim none 1 --yes", exit_codes.REFUSED)
+    assert "short: records below" in cluster.run("local logs coordinator").stdout
+    cluster.run("shard delete short --yes")
 
 
 def test_O8_leadership_is_handed_over(cluster: LocalCluster):
@@ -287,7 +316,7 @@ def test_a_replica_is_moved(cluster: LocalCluster):
 def test_down_deletes_what_is_its_own(cluster: LocalCluster, tmp_path: Path):
     note = cluster.layout.directory / "note.txt"
     note.write_text("not of the cluster")
-    cluster.run("local down --delete", exit_codes.INTERRUPTED, stdin="n\n")
+    cluster.answered("local down --delete", "n", exit_codes.INTERRUPTED)
     assert cluster.pid("node-1") is not None
     cluster.run("local down --delete --yes")
     assert list(cluster.layout.directory.iterdir()) == [note]

@@ -136,8 +136,9 @@ def test_what_is_wrong_is_said_in_a_line(cluster: LocalCluster, tmp_path: Path):
     assert "--keep N" in refused(f"snapshot delete orders {place}", exit_codes.USAGE)
     made = cluster.json(f"snapshot create orders {place}")["id"]
     for which in (made, "--keep 0"):
-        assert "1 snapshot of orders would be deleted: --yes" in refused(
-            f"snapshot delete orders {place} {which}", exit_codes.USAGE
+        assert (
+            "Delete 1 snapshot of orders? Nobody can be asked without a terminal: --yes"
+            in refused(f"snapshot delete orders {place} {which}", exit_codes.USAGE)
         )
     assert "there is no snapshot of nosuch" in refused(
         f"snapshot list nosuch {place}", exit_codes.REFUSED

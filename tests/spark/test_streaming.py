@@ -132,7 +132,7 @@ def test_what_is_gone_is_told_or_skipped(
     cluster.append("trimmed", [b"kept"] * 3)
     with Client(url) as client:
         (*_, last) = [each.offset for each in client.read("trimmed")]
-        cluster.run(f"ops trim trimmed {last - 2}")
+        cluster.run(f"ops trim trimmed {last - 2} --yes")
         until(lambda: client.first("trimmed") > 2)
         first = client.first("trimmed")
     options = {"startingOffsets": '{"trimmed": 2}'}

@@ -1,0 +1,19 @@
+"""Asks a person before something is dropped for good."""
+
+from __future__ import annotations
+
+import sys
+
+import rich_click as click
+
+from shardlog.cli.failures import BadUsage
+
+
+def confirm(question: str) -> None:
+    """Ask on the error output, and end the command unless the answer is yes.
+
+    Raises `BadUsage`, which names `--yes`, where the input is no terminal: nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise BadUsage(f"{question} Nobody can be asked without a terminal: --yes answers it")
+    click.confirm(question, abort=True, err=True)
