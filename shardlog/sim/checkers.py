@@ -24,6 +24,7 @@ from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.feeding import FeedingChecker
 from shardlog.sim.linearizability import Operation, check
 from shardlog.sim.observer import Observer
+from shardlog.sim.restores import RestoreChecker
 from shardlog.sim.sequence import SequenceChecker
 
 if TYPE_CHECKING:
@@ -158,10 +159,11 @@ class ChainChecker(Observer):
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         """A record goes when all data is gone: what a next shard of this name must not find."""
         if shard is not None:
-            for lost in shard.losses[len(self.losses) :]:
-                if not lost.count:
-                    self._cut(lost.base)
-            self.losses = shard.losses
+            for lost in shard.losses:
+                if lost not in self.losses:
+                    self.losses += (lost,)
+                    if not lost.count:
+                        self._cut(lost.base)
             return
         for name, node in world.nodes.items():
             if node.replica.log.end:
@@ -213,6 +215,8 @@ class PromiseChecker(Observer):
         self.acked: dict[Member, int] = {}
         # By node: incarnation, epoch and commit offset after its last step.
         self.seen: dict[str, tuple[int, int, int]] = {}
+        # The election that a member has promised an epoch to.
+        self.elections: dict[tuple[Member, int], int] = {}
 
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
@@ -244,7 +248,14 @@ class PromiseChecker(Observer):
         member, message = Member(envelope.src, envelope.src_incarnation), envelope.message
         if isinstance(message, Ack):
             self._promise(member, message.epoch, message.end)
-        elif isinstance(message, FenceAnswer | BecameLeader):
+        elif isinstance(message, FenceAnswer):
+            self._promise(member, message.epoch, 0)
+            first = self.elections.setdefault((member, message.epoch), message.election)
+            if first != message.election:
+                raise SafetyFailure(
+                    "PromisesSurvive", f"{member} promises epoch {message.epoch} to two elections"
+                )
+        elif isinstance(message, BecameLeader):
             self._promise(member, message.epoch, 0)
 
     def _promise(self, member: Member, epoch: int, end: int) -> None:
@@ -282,10 +293,14 @@ def _self_counted(replica: Replica) -> bool:
 
 
 class VoiceChecker(Observer):
-    """Single voice per epoch: at most one node ever leads it."""
+    """Single voice per epoch: at most one node ever leads it.
+
+    After a restore of the metadata store two elections may begin the same epoch, among replicas of
+    which none is asked by both; then each has one voice.
+    """
 
     def __init__(self) -> None:
-        self.leaders: dict[int, Member] = {}
+        self.leaders: dict[tuple[int, int], Member] = {}
 
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         if shard is None:
@@ -295,7 +310,9 @@ class VoiceChecker(Observer):
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
         if replica.lead is not None:
-            first = self.leaders.setdefault(replica.epoch, replica.member)
+            first = self.leaders.setdefault((replica.epoch, replica.election), replica.member)
+            if not world.restores.count:
+                first = self.leaders.setdefault((replica.epoch, 0), first)
             if first != replica.member:
                 raise SafetyFailure(
                     "SingleVoice",
@@ -309,7 +326,7 @@ class RecordChecker(Observer):
     def __init__(self) -> None:
         self.epoch = 0
         self.copies: dict[str, Shard] = {}
-        self.leaders: dict[int, Member] = {}
+        self.leaders: dict[tuple[int, int], Member] = {}
         self.deleting = False
 
     def _check_removal(self) -> None:
@@ -330,11 +347,15 @@ class RecordChecker(Observer):
         self.epoch, self.deleting = shard.epoch, shard.status is Status.DELETING
         _check_record(shard)
         if shard.leader is not None:
-            first = self.leaders.setdefault(shard.epoch, shard.leader)
+            key = (shard.epoch, shard.election)
+            first = self.leaders.setdefault(key, shard.leader)
             if first != shard.leader:
                 raise SafetyFailure(
                     "SingleVoice", f"the record names two leaders of epoch {shard.epoch}"
                 )
+
+    def on_restore(self, world: World, shard: Shard) -> None:
+        self.epoch, self.deleting = shard.epoch, False
 
     def on_coordinator(
         self,
@@ -397,6 +418,7 @@ class ClientChecker(Observer):
 
 def all_checkers() -> list[Observer]:
     return [
+        RestoreChecker(),
         ChainChecker(),
         PromiseChecker(),
         CoverageChecker(),

@@ -54,6 +54,9 @@ class CoverageChecker(Observer):
         if isinstance(message, Ack) and message.end > self.held.get(member, 0):
             self.held[member] = message.end
 
+    def on_restore(self, world: World, shard: Shard) -> None:
+        self.covered.clear()
+
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         if shard is None:
             self._begin()

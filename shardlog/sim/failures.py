@@ -20,6 +20,10 @@ class SimulationFailure(Exception):  # noqa: N818 - named after what happened
         return f"{type(self).__name__}: {self.text}"
 
 
+class LegalEnd(SimulationFailure):
+    """No failure: a fault has left the shard where it may rightly stop."""
+
+
 class SafetyFailure(SimulationFailure):
     """A checker saw something that must never be."""
 

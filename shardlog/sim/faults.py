@@ -61,6 +61,7 @@ class Adversary:
             (options.clock_step_every_ms, self.set_clock),
             (options.drain_every_ms, self.drain),
             (options.destroy_every_ms, world.losses.destroy),
+            (options.restore_every_ms, world.restores.strike),
         )
         if options.calm_ms:
             world.scheduler.after(options.calm_ms * 1000, self._storm, None)
@@ -269,8 +270,18 @@ class Adversary:
 
     # --- disks -----------------------------------------------------------------------------------
 
+    def _may_harm_disks(self) -> bool:
+        """Only where the record tells where the good copies are."""
+        world = self.world
+        record = world.store.record
+        return not world.restores.count or (
+            record is not None and not world.restores.contradicted(record)
+        )
+
     def wipe(self) -> None:
         node = self.random.choice(list(self.world.nodes.values()))
+        if not self._may_harm_disks():
+            return
         if node.disk.superblock is None or not self.world.atlas.may_wipe(node):
             return
         self._tell(f"wipe {node.name}")
@@ -290,7 +301,7 @@ class Adversary:
     def rot(self) -> None:
         """Damage a body, or a header copy, or both."""
         found = self._some_slot()
-        if found is None:
+        if found is None or not self._may_harm_disks():
             return
         node, base = found
         slot = node.disk.stable[base]
@@ -310,7 +321,7 @@ class Adversary:
     def misdirect(self) -> None:
         """The next entry written lands on an older one."""
         found = self._some_slot()
-        if found is None:
+        if found is None or not self._may_harm_disks():
             return
         node, base = found
         atlas = self.world.atlas

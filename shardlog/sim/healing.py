@@ -34,7 +34,8 @@ def heal(world: World) -> None:
     world.adversary.active = False
     world.network.heal()
     world.store.heal()
-    left_down = _left_down(world) if world.options.leave_down else []
+    spare = world.options.leave_down and not world.restores.count
+    left_down = _left_down(world) if spare else []
     for operator in world.operators.values():
         operator.doom = None
         operator.restart()

@@ -133,6 +133,9 @@ class LossChecker(Observer):
     def __init__(self) -> None:
         self.known = 0
 
+    def on_restore(self, world: World, shard: Shard) -> None:
+        self.known = len(shard.losses)
+
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         losses = shard.losses if shard is not None else ()
         for lost in losses[self.known :]:

@@ -42,6 +42,7 @@ from shardlog.protocol.sessions import admit
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Cause, Role
 from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
+from shardlog.sim.hole_mutants import HOLES
 from shardlog.sim.mutant import Mutant, always
 from shardlog.sim.repair_mutants import REPAIR
 from shardlog.sim.store import Store
@@ -427,6 +428,7 @@ MUTANTS = _kinds(
         ((losing, "marker", _unchained),),
     ),
     *REPAIR,
+    *HOLES,
     Mutant(
         "lost_members_forgotten",
         "a member that lost its disk is never swapped back in",

@@ -45,6 +45,9 @@ class Observer:
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         """A compare-and-swap succeeded."""
 
+    def on_restore(self, world: World, shard: Shard) -> None:
+        """The metadata store was set back: this is the record that stands now."""
+
     def on_reply(self, world: World, client: int, operation: Operation) -> None:
         """A client learned a result."""
 

@@ -117,6 +117,9 @@ class Options:
     # Of old entries: what a replica may send from tick to tick; 0 for no bound.
     feed_bytes: int = 0
 
+    # The metadata store is set back to an earlier revision.
+    restore_every_ms: int = 0
+
     # The name of the set of options that these come from, see `profiles`.
     profile: str = DEFAULT_PROFILE
 

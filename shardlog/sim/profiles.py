@@ -9,13 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
+from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.sim.options import DEFAULT_PROFILE, Options
 
 Profile = Callable[[Options], Options]
 
+
+def _restores(options: Options) -> Options:
+    """The metadata store is set back, mostly while shards change and elect."""
+    random = Random(f"restores {options.seed}")
+    alone = options.members == 1
+    return replace(
+        options,
+        members=3 if alone else options.members,
+        quorum=QuorumPolicy() if alone else options.quorum,
+        restore_every_ms=random.choice((700, 1500, 3000)),
+        destroy_every_ms=0,
+        calm_ms=0,
+        delete=False,  # what the record has forgotten nobody destroys
+    )
+
+
 PROFILES: dict[str, Profile] = {
     DEFAULT_PROFILE: lambda options: options,
+    "restores": _restores,
 }
 
 

@@ -56,6 +56,9 @@ class SequenceChecker(Observer):
                 f" {block.commit} and sessions at {block.sessions_at}",
             )
 
+    def on_restore(self, world: World, shard: Shard) -> None:
+        self.record = shard
+
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         before, self.record = self.record, shard
         if before is None or shard is None or shard.status is Status.DELETING:

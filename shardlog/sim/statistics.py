@@ -35,6 +35,9 @@ class Statistics:
     given_up: int = 0
     damaged: int = 0
     virtual_ms: int = 0
+    restores: int = 0
+    halts: int = 0
+    parted: int = 0
 
     @property
     def changes_done(self) -> int:

@@ -107,6 +107,11 @@ class Store:
         """The compare of compare-and-swap."""
         return wanted.version == self.version
 
+    def restore(self, shard: Shard) -> None:
+        """What stood once stands again, under a new revision."""
+        self.revision += 1
+        self.record = shard
+
     def tell(self, answer: Answer) -> None:
         """News for a watcher, on its way."""
         self.scheduler.after(self._delay_us(), answer, Loaded(self.version, self.record))

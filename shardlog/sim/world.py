@@ -27,7 +27,7 @@ from shardlog.sim.ambush import Ambush
 from shardlog.sim.atlas import Atlas
 from shardlog.sim.clients import Client
 from shardlog.sim.deletion import press, undeleted
-from shardlog.sim.failures import LivenessFailure
+from shardlog.sim.failures import LegalEnd, LivenessFailure
 from shardlog.sim.faults import Adversary
 from shardlog.sim.healing import Pace, heal, hindmost_end, out_of_reach, unsettled
 from shardlog.sim.linearizability import Operation
@@ -37,6 +37,7 @@ from shardlog.sim.node import Node
 from shardlog.sim.observer import Observer
 from shardlog.sim.operators import Operator
 from shardlog.sim.options import Options
+from shardlog.sim.restores import Restores
 from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.statistics import Statistics
 from shardlog.sim.store import Store
@@ -99,6 +100,7 @@ class World:
         self.healed = False
         self.settled = False
         self.losses = Losses(self)
+        self.restores = Restores(self)
         self.adversary = Adversary(self)
         self.ambush = Ambush(self)
 
@@ -116,6 +118,7 @@ class World:
         self.coordinator_watchers = watchers("on_coordinator")
         self._send_watchers = watchers("on_send")
         self._store_watchers = watchers("on_store")
+        self._restore_watchers = watchers("on_restore")
         self.reply_watchers = watchers("on_reply")
         self.crash_watchers = watchers("on_crash")
         self.restart_watchers = watchers("on_restart")
@@ -146,6 +149,8 @@ class World:
                 self._deadline_us = self.scheduler.now_us + self.options.liveness_ms_max * 1000
                 self._check_deletion(self.scheduler.now_us)
                 self.scheduler.run()
+        except LegalEnd as end:
+            self.statistics.parted += end.text != "halted"
         finally:
             self._sum_up()
         for watch in self._end_watchers:
@@ -197,6 +202,8 @@ class World:
             self.scheduler.stop()
         elif now_us < self._deadline_us or self._pace.gains(now_us):
             self.scheduler.after(CHECK_EVERY_US, self._check_liveness, None)
+        elif (unheeded := self.restores.unheeded()) is not None:
+            raise LivenessFailure(unheeded)
         elif out_of_reach(self) is None:
             raise LivenessFailure(reason)
         else:
@@ -243,11 +250,24 @@ class World:
 
     def _stored(self, version: int, record: Shard | None) -> None:
         before, self._record = self._record, record
+        self.restores.stored(record)
         for watch in self._store_watchers:
             watch(self, version, record)
         if record is not None:
             self.statistics.count(before, record)
             self.ambush.stored(before, record)
+        for operator in self.operators.values():
+            if operator.up:
+                operator.watch()
+
+    def restored(self, record: Shard, text: str) -> None:
+        """The store was set back to `record`."""
+        self._record = record
+        self.store.restore(record)
+        for tell in self.fault_watchers:
+            tell(self, text)
+        for watch in self._restore_watchers:
+            watch(self, record)
         for operator in self.operators.values():
             if operator.up:
                 operator.watch()
