@@ -20,6 +20,8 @@ from shardlog.transport.batch import BatchBuilder, Headers
 from shardlog.transport.compression import Compression
 
 _SPREAD_MS = 1 << 32
+TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999: what dates of other systems can hold."""
 OVERHEAD_BYTES = 4
 """What a record takes beside its value."""
 
@@ -140,6 +142,14 @@ class Gathering:
         except (TypeError, ValueError, OverflowError, struct.error) as failure:
             raise InvalidRecord(f"a record cannot be encoded: {failure}") from failure
         return Request(body, len(self._builder), self.expires_at, self.told)
+
+
+def check_timestamp(timestamp_ms: int) -> None:
+    """`InvalidRecord` outside the years 1 to 9999, where other units than milliseconds lead."""
+    if not TIMESTAMP_MS_MIN <= timestamp_ms <= TIMESTAMP_MS_MAX:
+        raise InvalidRecord(
+            f"a timestamp of {timestamp_ms} ms since 1970 is outside the years 1 to 9999"
+        )
 
 
 def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:

@@ -229,6 +229,9 @@ class Delivery:
         no more, and what goes on stands before it.
         """
         if self._resumed:
+            refused = self._window.answered(number) if failure is not None else None
+            if refused is not None and failure is not None:
+                self._fail(refused, failure)
             self._fail_all(failure or SessionEvicted(self._shard, self.session))
             self._break(None)
             return

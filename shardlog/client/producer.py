@@ -19,6 +19,7 @@ from shardlog.client.batching import (
     Group,
     Piece,
     Request,
+    check_timestamp,
     fail,
     pieces,
     record_bytes,
@@ -109,6 +110,8 @@ class Producer:
         size = record_bytes(value, key, headers)
         if size > self._record_bytes_max:
             raise RecordTooLarge(size, self._record_bytes_max)
+        if timestamp_ms is not None:
+            check_timestamp(timestamp_ms)
         self._check_room()
         gathering = self._gathering
         if gathering is not None and not (

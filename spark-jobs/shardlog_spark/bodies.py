@@ -1,16 +1,19 @@
-"""Rows of Arrow become bodies of batches, again by their buffers.
+"""Rows of Arrow become bodies of batches, by their buffers.
 
-A batch of rows is cut where bodies would become too long, by offsets alone, so that the same rows
-give the same bodies: a task that runs again sends the same requests.
+A batch of rows is halved until each part fits into a body, which depends on the rows alone: the
+same rows in the same order give the same bodies.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardlog.client.batching import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
 from shardlog.transport.batch import (
     ALIGNMENT,
     BATCH_VERSION,
@@ -20,6 +23,8 @@ from shardlog.transport.batch import (
     HAS_NULL_KEYS,
     HAS_TIMESTAMPS,
     HEAD,
+    HEADER_HEAD,
+    PLAIN_BYTES_MAX,
     PREFIX,
     pack_headers,
 )
@@ -27,42 +32,74 @@ from shardlog.transport.compression import Compression, compress
 from shardlog_spark.failures import CannotWrite
 
 BODY_BYTES = 1 << 20
+"""About the most of keys, values and headers in a body of more than one row."""
+BODY_BYTES_MAX = 4 << 20
+"""What a node takes at most."""
 ROWS_MAX = 65_536
+_HEADER_BYTES = HEADER_HEAD.size
 _U32 = 1 << 32
 
 
 def bodies(batch: pa.RecordBatch, compression: Compression) -> Iterator[tuple[bytes, int]]:
-    """Bodies and how many records each has."""
-    for rows in _cut(batch):
-        content = b"".join(_content(rows))
-        kind = Compression.NONE
-        data = content
-        if compression is not Compression.NONE:
-            packed = compress(compression, content)
-            if len(packed) < len(content):
-                kind, data = compression, packed
-        yield PREFIX.pack(kind, BATCH_VERSION, 0, len(content)) + data, rows.num_rows
+    """Bodies and how many records each has.
+
+    `CannotWrite` if a row can be no record, or its body would be longer than a node takes.
+    """
+    for rows in pieces(batch):
+        yield body_of(rows, compression), rows.num_rows
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """In halves, until each is short enough or a single row."""
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in order, as many at once as one body holds."""
     if not batch.num_rows:
         return
-    if batch.num_rows > 1 and (batch.num_rows > ROWS_MAX or _bytes(batch) > BODY_BYTES):
+    if batch.num_rows > 1 and not _fits(batch):
         half = batch.num_rows // 2
-        yield from _cut(batch.slice(0, half))
-        yield from _cut(batch.slice(half))
+        yield from pieces(batch.slice(0, half))
+        yield from pieces(batch.slice(half))
     else:
         yield batch
 
 
+def body_of(rows: pa.RecordBatch, compression: Compression) -> bytes:
+    """One body of all these rows, which `pieces` gave."""
+    content = b"".join(_content(rows))
+    kind = Compression.NONE
+    data = content
+    if compression is not Compression.NONE:
+        packed = compress(compression, content)
+        if len(packed) < len(content):
+            kind, data = compression, packed
+    if len(content) > PLAIN_BYTES_MAX or PREFIX.size + len(data) > BODY_BYTES_MAX:
+        raise CannotWrite(
+            f"a record of {len(content)} bytes, more than a node takes: {BODY_BYTES_MAX}, "
+            f"and {PLAIN_BYTES_MAX} before compression"
+        )
+    return PREFIX.pack(kind, BATCH_VERSION, 0, len(content)) + data
+
+
+def _fits(batch: pa.RecordBatch) -> bool:
+    if batch.num_rows > ROWS_MAX or _bytes(batch) > BODY_BYTES:
+        return False
+    if "timestamp" not in batch.schema.names:
+        return True
+    times = batch.column("timestamp")
+    if times.null_count:
+        return bool(times.null_count == len(times))
+    ms = _milliseconds(times)
+    return bool(pc.max(ms).as_py() - pc.min(ms).as_py() < _U32)
+
+
 def _bytes(batch: pa.RecordBatch) -> int:
-    """Of keys and values."""
+    """Of keys, values and headers."""
+    names = batch.schema.names
+    columns = [batch.column(name) for name in ("key", "value") if name in names]
     found = 0
-    for name in ("key", "value"):
-        if name in batch.schema.names:
-            found += pc.sum(pc.binary_length(_binary(batch.column(name)))).as_py() or 0
-    return int(found)
+    if "headers" in names:
+        headers = batch.column("headers").flatten()
+        found += _HEADER_BYTES * len(headers)
+        columns += headers.flatten()
+    return found + sum(pc.sum(pc.binary_length(_binary(each))).as_py() or 0 for each in columns)
 
 
 def _content(rows: pa.RecordBatch) -> list[bytes]:
@@ -88,14 +125,23 @@ def _content(rows: pa.RecordBatch) -> list[bytes]:
         parts += _padded(deltas)
     if "headers" in names and rows.column("headers").null_count < rows.num_rows:
         flags |= HAS_HEADERS
-        packed = [
-            pack_headers([(each["key"], each["value"] or b"") for each in found or ()])
-            for found in rows.column("headers").to_pylist()
-        ]
+        packed = [_packed_headers(found) for found in rows.column("headers").to_pylist()]
         for part in _run(pa.array(packed, pa.binary())):
             parts += _padded(part)
     parts[0] = HEAD.pack(rows.num_rows, flags, earliest)
     return parts
+
+
+def _packed_headers(found: list[dict[str, Any] | None] | None) -> bytes:
+    """A null value is written as an empty one: records have no null in headers."""
+    headers = [] if found is None else found
+    named = [each for each in headers if each is not None and each["key"] is not None]
+    if len(named) < len(headers):
+        raise CannotWrite("a header has no name")
+    try:
+        return pack_headers([(each["key"], each["value"] or b"") for each in named])
+    except struct.error as failure:
+        raise CannotWrite(f"a header's name has at most {0xFFFF} bytes") from failure
 
 
 def _binary(column: pa.Array) -> pa.Array:
@@ -133,20 +179,23 @@ def _bitmap(column: pa.Array) -> bytes:
     return bytes(found)
 
 
+def _milliseconds(column: pa.Array) -> pa.Array:
+    """Since 1970, rounded down, as integers."""
+    floor = pc.floor_temporal(column, unit="millisecond")
+    return floor.cast(pa.timestamp("ms", tz=column.type.tz)).view(pa.int64())
+
+
 def _times(column: pa.Array, flags: int) -> tuple[int, int, bytes]:
-    """Milliseconds; all rows have one or none has."""
+    """Flags, the earliest, and what the others are later; all rows have a time or none has."""
     if column.null_count == len(column):
         return flags, 0, b""
-    if column.null_count:
-        raise CannotWrite("some timestamps are null and some are not")
-    floor = pc.floor_temporal(column, unit="millisecond")
-    ms = floor.cast(pa.timestamp("ms", tz="UTC")).view(pa.int64())
+    ms = _milliseconds(column)
     earliest, latest = pc.min(ms).as_py(), pc.max(ms).as_py()
+    if not TIMESTAMP_MS_MIN <= earliest <= latest <= TIMESTAMP_MS_MAX:
+        raise CannotWrite("a timestamp is outside the years 1 to 9999")
     flags |= HAS_TIMESTAMPS
     if earliest == latest:
         return flags, earliest, b""
-    if latest - earliest >= _U32:
-        raise CannotWrite("timestamps in one batch are more than 49 days apart")
     deltas = pc.subtract(ms, earliest).cast(pa.uint32())
     return flags | HAS_DELTAS, earliest, _bytes_of(deltas, 4)
 

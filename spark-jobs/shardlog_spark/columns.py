@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardlog.client.batching import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
 from shardlog.protocol.entry import Header
 from shardlog.transport.batch import (
     ALIGNMENT,
@@ -23,6 +24,7 @@ from shardlog.transport.batch import (
     HAS_NULL_KEYS,
     HAS_TIMESTAMPS,
     HEAD,
+    PREFIX,
     Batch,
     plain_content,
 )
@@ -40,6 +42,7 @@ TYPES: dict[str, pa.DataType] = {
     "headers": HEADERS,
     "appended": TIMESTAMP,
 }
+_U32 = 1 << 32
 ROWS = 16_384
 BYTES = 4 << 20
 
@@ -138,13 +141,24 @@ def _epoch(header: Header, found: Columns, shard: str) -> pa.Array:
 
 
 def _timestamp(header: Header, found: Columns, shard: str) -> pa.Array:
+    """Null outside the years 1 to 9999, which producers refuse, and dates of Python cannot hold."""
     earliest = header.timestamp_ms if found.earliest_ms is None else found.earliest_ms
     if found.deltas is None:
         return _at(earliest, found.count)
+    if not _is_date(earliest) and not _is_date(earliest + _U32):
+        return pa.nulls(found.count, TIMESTAMP)
     deltas = pa.Array.from_buffers(
         pa.uint32(), found.count, [None, pa.py_buffer(found.deltas)]
     ).cast(pa.int64())
-    return pc.multiply(pc.add(deltas, earliest), 1000).view(TIMESTAMP)
+    ms = pc.add(deltas, earliest)
+    if not (_is_date(earliest) and _is_date(earliest + _U32)):
+        dates = pc.and_(pc.greater_equal(ms, TIMESTAMP_MS_MIN), pc.less_equal(ms, TIMESTAMP_MS_MAX))
+        ms = pc.if_else(dates, ms, pa.scalar(None, pa.int64()))
+    return pc.multiply(ms, 1000).view(TIMESTAMP)
+
+
+def _is_date(ms: int) -> bool:
+    return TIMESTAMP_MS_MIN <= ms <= TIMESTAMP_MS_MAX
 
 
 def _appended(header: Header, found: Columns, shard: str) -> pa.Array:
@@ -152,6 +166,8 @@ def _appended(header: Header, found: Columns, shard: str) -> pa.Array:
 
 
 def _at(ms: int, count: int) -> pa.Array:
+    if not _is_date(ms):
+        return pa.nulls(count, TIMESTAMP)
     return pa.repeat(pa.scalar(ms * 1000, pa.int64()), count).view(TIMESTAMP)
 
 
@@ -184,11 +200,20 @@ def record_batch(header: Header, body: memoryview, shard: str, schema: pa.Schema
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def plain_bytes(body: memoryview) -> int:
+    """How long a checked body is without compression."""
+    length: int = PREFIX.unpack_from(body)[3]
+    return length
+
+
 # --- many ----------------------------------------------------------------------------------------
 
 
 class Packer:
-    """Small batches become one, so that Spark is not given thousands of them."""
+    """Puts small batches together, up to about `ROWS` rows or `BYTES` bytes.
+
+    The `size` of a batch is what it keeps in memory: its body as it is without compression.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

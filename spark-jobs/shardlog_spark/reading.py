@@ -31,7 +31,7 @@ from shardlog.snapshots.reading import Wanted, given_up, read_entries
 from shardlog.transport.compression import CompressionMissing
 from shardlog.transport.failures import MalformedBatch
 from shardlog_spark import live
-from shardlog_spark.columns import Packer, arrow_schema, record_batch
+from shardlog_spark.columns import Packer, arrow_schema, plain_bytes, record_batch
 from shardlog_spark.failures import BadOption, CannotRead, DataLost, translated
 from shardlog_spark.options import EARLIEST, LATEST, Options, place, require_order
 from shardlog_spark.ranges import LiveRange, SnapshotRange, live_ranges, snapshot_ranges
@@ -215,5 +215,5 @@ def batches(
             if stop <= skip:
                 continue
             made = made.slice(skip, stop - skip)
-        yield from packer.add(made, len(body))
+        yield from packer.add(made, plain_bytes(body))
     yield from packer.flush()

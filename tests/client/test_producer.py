@@ -206,9 +206,6 @@ def test_what_can_be_no_record(tmp_path: Path):
         bad = producer.send_many(["text"])  # type: ignore[list-item]
         with pytest.raises(InvalidRecord):
             await bad
-        far = producer.send(b"x", timestamp_ms=1 << 70)
-        with pytest.raises(InvalidRecord):
-            await far
         assert producer.buffered_bytes == 0
         with pytest.raises(InvalidRecord):
             await producer.flush()
@@ -216,6 +213,32 @@ def test_what_can_be_no_record(tmp_path: Path):
         await producer.close()
         with pytest.raises(Closed):
             producer.send(b"late")
+
+
+def test_B6_a_timestamp_in_another_unit_than_milliseconds_is_refused(tmp_path: Path):
+    """Before it joins a batch, and the ends of what may be are taken."""
+
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        first, last = -62_135_596_800_000, 253_402_300_799_999
+        async with s.client.producer(SHARD) as producer:
+            for ms in (first - 1, last + 1, 1_760_000_000 * 10**9, 1 << 70):
+                with pytest.raises(InvalidRecord, match="outside the years 1 to 9999"):
+                    producer.send(b"x", timestamp_ms=ms)
+            await producer.append(b"first", timestamp_ms=first)
+            await producer.append(b"last", timestamp_ms=last)
+        assert [record.timestamp_ms for record in await s.records()] == [first, last]
+
+
+def test_B4_a_numbered_request_that_is_refused_is_certainly_not_appended(tmp_path: Path):
+    @story(tmp_path, plane_limits=PlaneLimits(entry_bytes_max=2_000))
+    async def _(s: Story) -> None:
+        session = await s.client.register(SHARD)
+        with pytest.raises(Refused, match="more than 2000") as refused:
+            async with s.client.numbered(SHARD, session) as producer:
+                await producer.append(bytes(3_000), 1)
+        assert not refused.value.fate_unknown
+        assert await s.records() == []
 
 
 def test_settings_that_can_never_be_right(tmp_path: Path):

@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 
 from shardlog.protocol.entry import Header, Kind
-from shardlog.transport.batch import Batch
+from shardlog.transport.batch import Batch, BatchBuilder
 from shardlog.transport.compression import Compression
 from shardlog.transport.failures import MalformedBatch
-from shardlog_spark.bodies import bodies
-from shardlog_spark.columns import Packer, arrow_schema, record_batch
+from shardlog_spark.bodies import BODY_BYTES, bodies
+from shardlog_spark.columns import BYTES, Packer, arrow_schema, record_batch
 from shardlog_spark.failures import CannotWrite
-from shardlog_spark.options import COLUMNS
+from shardlog_spark.options import COLUMNS, read_options
+from shardlog_spark.ranges import LiveRange
+from shardlog_spark.reading import batches
 
+NONE = Compression.NONE
 SCHEMA = arrow_schema(COLUMNS)
 WRITTEN = arrow_schema(("key", "value", "timestamp", "headers"))
 
@@ -107,7 +110,80 @@ def test_what_no_record_can_be():
     null = pa.RecordBatch.from_pydict({"value": pa.array([None], pa.binary())})
     with pytest.raises(CannotWrite, match="a value is null"):
         list(bodies(null, Compression.NONE))
-    far = pa.array([0, 10**16], pa.timestamp("us", tz="UTC"))
-    apart = pa.RecordBatch.from_pydict({"value": [b"", b""], "timestamp": far})
-    with pytest.raises(CannotWrite, match="apart"):
-        list(bodies(apart, Compression.NONE))
+    nameless = pa.RecordBatch.from_pylist(
+        [{"value": b"", "headers": [{"key": None, "value": b"x"}]}], schema=WRITTEN
+    )
+    with pytest.raises(CannotWrite, match="a header has no name"):
+        list(bodies(nameless, Compression.NONE))
+    far = pa.array([253_402_300_800_000_000], pa.timestamp("us", tz="UTC"))
+    beyond = pa.RecordBatch.from_pydict({"value": [b""], "timestamp": far})
+    with pytest.raises(CannotWrite, match="outside the years 1 to 9999"):
+        list(bodies(beyond, Compression.NONE))
+
+
+def written_and_read(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """What comes back, and how many bodies it took."""
+    found, made = [], list(bodies(pa.RecordBatch.from_pylist(rows, schema=WRITTEN), NONE))
+    for body, count in made:
+        found += record_batch(header(count), memoryview(body), "orders", WRITTEN).to_pylist()
+    return found, len(made)
+
+
+def test_B4_headers_count_where_bodies_are_cut():
+    rows = [
+        {"key": None, "value": bytes(50), "timestamp": None, "headers": [{"key": "t", "value": it}]}
+        for it in [bytes(420)] * 10_000
+    ]
+    made = list(bodies(pa.RecordBatch.from_pylist(rows, schema=WRITTEN), NONE))
+    assert sum(count for _, count in made) == 10_000
+    assert max(len(body) for body, _ in made) < 2 * BODY_BYTES
+
+
+def test_B4_a_record_that_no_node_takes_is_refused_at_once():
+    rows = pa.RecordBatch.from_pydict({"value": [bytes(5_000_000)]})
+    with pytest.raises(CannotWrite, match="a record of 50000"):
+        list(bodies(rows, NONE))
+    assert len(list(bodies(rows, Compression.ZSTD))) == 1
+
+
+def test_B9_times_that_no_batch_can_hold_together_are_cut():
+    times = [None, *(datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2021, 1969)), None, None]
+    rows = [{"key": None, "value": b"", "timestamp": it, "headers": None} for it in times]
+    found, made = written_and_read(rows)
+    own = datetime.fromtimestamp(0.777, UTC)
+    assert [each["timestamp"] for each in found] == [it or own for it in times]
+    assert made > 1
+
+
+@pytest.mark.parametrize("unit", [10**3, 10**6, -(10**6)])
+@pytest.mark.parametrize("count", [1, 3])
+def test_B6_times_that_are_no_dates_are_null(unit: int, count: int):
+    """Microseconds or nanoseconds given as milliseconds, which producers refuse now."""
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(b"", timestamp_ms=1_760_000_000_000 * unit + number)
+    body = memoryview(builder.body())
+    found = record_batch(header(count), body, "orders", arrow_schema(["timestamp"]))
+    assert found.column(0).to_pylist() == [None] * count
+
+
+def test_B6_dates_beside_what_is_none():
+    builder = BatchBuilder()
+    last = 253_402_300_799_999
+    for ms in (last, last + 1, last - 1):
+        builder.append(b"", timestamp_ms=ms)
+    body = memoryview(builder.body())
+    found = record_batch(header(3), body, "orders", arrow_schema(["timestamp"]))
+    assert [it and it.year for it in found.column(0).to_pylist()] == [9999, None, 9999]
+
+
+def test_B7_what_is_gathered_counts_without_compression():
+    """A thousand times shorter in the log than in memory."""
+    builder = BatchBuilder()
+    builder.append(bytes(4_000_000))
+    body = memoryview(builder.body(Compression.ZSTD))
+    entries = [(header(1)._replace(base=number), body) for number in range(700)]
+    options = read_options({"path": "file:///x", "subscribe": "orders", "columns": "value"})
+    given = list(batches(options, LiveRange("orders", 0, 700), entries))
+    assert sum(each.num_rows for each in given) == 700
+    assert max(each.nbytes for each in given) < 3 * BYTES
