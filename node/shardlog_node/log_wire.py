@@ -148,6 +148,9 @@ def failure_of(refusal: Refusal, shard: str, address_of: AddressOf) -> log_pb2.F
         case refusals.ReplyForgotten(oldest):
             told = f"answers are kept from request {oldest} on"
             return Failure(code=Failure.CODE_REPLY_FORGOTTEN, message=told)
+        case refusals.DifferentRequest(base):
+            told = f"another batch has this number, at offset {base}: this one is not appended"
+            return Failure(code=Failure.CODE_DIFFERENT_REQUEST, message=told)
         case refusals.OffsetTrimmed(first):
             told = f"the log starts at {first}"
             return Failure(code=Failure.CODE_OFFSET_TRIMMED, message=told, first_offset=first)

@@ -30,6 +30,7 @@ from shardlog.client.failures import (
     FateUnknown,
     NoAnswer,
     NoLeader,
+    NumberTaken,
     OffsetForgotten,
     RecordTooLarge,
     SessionEvicted,
@@ -38,7 +39,13 @@ from shardlog.client.failures import (
 )
 from shardlog.client.link import Channel
 from shardlog.client.window import Window
-from shardlog.protocol.failures import Refusal, ReplyForgotten, RequestGap, SessionUnknown
+from shardlog.protocol.failures import (
+    DifferentRequest,
+    Refusal,
+    ReplyForgotten,
+    RequestGap,
+    SessionUnknown,
+)
 from shardlog.transport.failures import OutgoingFull, TransportFailure
 from shardlog.transport.frames import FIXED, FrameType, encode_append, encode_register
 
@@ -185,11 +192,11 @@ class Delivery:
             self._window.came_to_nothing(request)
             return  # one before it was refused too, and that starts all over
         if isinstance(refusal, ReplyForgotten):
-            found = self._window.answered(request)
-            if found is not None and not found.settled:
-                self._progressed()
-                self._fail(found, OffsetForgotten(self._shard, request))
-            self._went_on()
+            self._refused_retry(request, OffsetForgotten(self._shard, request))
+            return
+        if isinstance(refusal, DifferentRequest):
+            taken = NumberTaken(self._shard, self.session, request, refusal.base)
+            self._refused_retry(request, taken)
             return
         failure = None
         if not isinstance(refusal, SessionUnknown):
@@ -204,6 +211,24 @@ class Delivery:
             self._break(failure)
         else:
             self._take_back(request, failure)
+
+    def _refused_retry(self, number: int, failure: OffsetForgotten | NumberTaken) -> None:
+        """Something else was appended under this number, or so much that nobody can tell.
+
+        Others use the session's numbers then, so it takes no more.  But one that was resumed may
+        have got further before than its producer knows; it ends only with another batch.
+        """
+        found = self._window.answered(number)
+        if found is None:
+            return
+        self._progressed()
+        self._over = not self._resumed
+        self._fail(found, failure)
+        if self._resumed and isinstance(failure, NumberTaken):
+            self._fail_all(failure)
+            self._break(None)
+        else:
+            self._went_on()
 
     def drained(self) -> None:
         self._pump()

@@ -128,12 +128,33 @@ class SessionEvicted(ClientFailure):
 
 
 class OffsetForgotten(ClientFailure):
-    """The records were appended, but the offset that they got is no longer kept."""
+    """Something was appended under this request's number, too long ago to tell where and what."""
+
+    fate_unknown = True
 
     def __init__(self, shard: str, request: int) -> None:
-        super().__init__(f"request {request} to {shard!r} was appended, its offset is forgotten")
+        super().__init__(
+            f"{shard!r} knows request {request} as appended, but no longer at which offset"
+        )
         self.shard = shard
         self.request = request
+
+
+class NumberTaken(ClientFailure):
+    """Another batch was appended under this request's number, at `offset`: this one was not.
+
+    Somebody else uses the session, or work that is done again has other records, or another order.
+    """
+
+    def __init__(self, shard: str, session: int, request: int, offset: int) -> None:
+        super().__init__(
+            f"not appended to {shard!r}: number {request} of session {session} was used for "
+            f"another batch, at offset {offset}"
+        )
+        self.shard = shard
+        self.session = session
+        self.request = request
+        self.offset = offset
 
 
 class Refused(ClientFailure):

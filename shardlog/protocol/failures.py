@@ -174,6 +174,16 @@ class ReplyForgotten(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
+class DifferentRequest(Refusal):
+    """Another batch is committed under this number, at `base`: the one refused is not appended.
+
+    It never will be, unless it was sent under another number as well.
+    """
+
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overloaded(Refusal):
     """Too much in flight; try again."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from shardlog.protocol import answering, leading
-from shardlog.protocol.entry import Kind
+from shardlog.protocol.entry import Header, Kind, Seal
 from shardlog.protocol.failures import (
+    DifferentRequest,
     Illegal,
     NotLeader,
     NotReady,
     OffsetTrimmed,
     Overloaded,
     Refusal,
+    ReplyForgotten,
     SessionUnknown,
 )
 from shardlog.protocol.leadership import Leadership, PendingRead, Waiter
@@ -127,13 +129,50 @@ def _answer_again(
     r: ReplicaState, lead: Leadership, envelope: Envelope, message: Append, base: int
 ) -> None:
     """A retry gets the offset of the first try, and not before that is committed."""
-    if base < r.commit:
-        r.answer(envelope, Appended(message.session, message.request, base))
+    first = r.log.starting_at(base)
+    if first is None:
+        r.refuse(envelope, ReplyForgotten(message.request + 1))  # trimmed: nobody can compare
         return
-    header = r.log.covering(base)
-    if header is not None:
-        waiter = Waiter(envelope.src, message.session, message.request, base)
-        wait(lead, header.end, waiter)
+    refusal = refusal_of_retry(r, first, message)
+    if refusal:
+        r.refuse(envelope, refusal)
+    elif base < r.commit:
+        r.answer(envelope, Appended(message.session, message.request, base))
+    else:
+        wait(lead, first.end, Waiter(envelope.src, message.session, message.request, base))
+
+
+def refusal_of_retry(r: ReplicaState, first: Header, message: Append) -> Refusal | None:
+    """A used number with another batch is no retry, and must not be answered as one.
+
+    That it was not appended is told only when what stands there is committed: else another leader
+    may have a log in which it was.
+    """
+    if first.kind is Kind.UNKNOWN:
+        return NotReady("the first try is being repaired")
+    if is_same_request(r.seal, first, message):
+        return None
+    if first.base >= r.commit:
+        return NotReady("another batch has this number, and is not committed yet")
+    return DifferentRequest(first.base)
+
+
+def is_same_request(seal: Seal, first: Header, message: Append) -> bool:
+    """Whether `first` was made from this very request, by its place in the chain.
+
+    That holds for a marker of a lost entry too: it has the entry's checksum, but not its body's.
+    """
+    return first.checksum == seal(
+        first.epoch,
+        first.base,
+        message.count,
+        _DATA,
+        message.session,
+        message.request,
+        first.timestamp_ms,
+        first.parent,
+        message.body_checksum,
+    )
 
 
 def wait(lead: Leadership, end: int, waiter: Waiter) -> None:

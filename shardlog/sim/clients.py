@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlog.protocol.entry import Kind
 from shardlog.protocol.failures import (
+    DifferentRequest,
     EntryLost,
     NotLeader,
     OffsetTrimmed,
@@ -131,6 +132,8 @@ class Client:
                 self._begin("register", Register(self.nonce + 1), 0)
         elif options.abandon and random() < options.abandon and self.finishing is None:
             self._lose_session()
+        elif options.steal and random() < options.steal and self.finishing is None:
+            self._steal()
         elif self.finishing is None and (self.number < options.readers or random() < options.reads):
             if len(self.calls) < 2:
                 self._begin_read()
@@ -149,6 +152,19 @@ class Client:
         self._send(call)
         if self.finishing:
             self.finishing -= 1
+
+    def _steal(self) -> None:
+        """Append once under the next number of another client's session; nobody waits for it."""
+        world = self.world
+        other = world.random.choice(world.clients)
+        if other is self or not other.session:
+            return
+        value = world.next_value()
+        body = value.to_bytes(8, "little")
+        append = Append(other.session, other.request + 1, 1, body, seal_body(body))
+        call = Call("append", append, value, world.scheduler.now_us)
+        self.history.append(self._unanswered(call))
+        self._send(call)
 
     def _begin_read(self) -> None:
         random = self.world.random
@@ -268,6 +284,9 @@ class Client:
         if call is None:
             return
         if isinstance(refusal, SessionUnknown):
+            self._lose_session()
+        elif isinstance(refusal, DifferentRequest):
+            del self.appends[answer.nonce]  # it is nowhere: nobody may ever read it
             self._lose_session()
         elif isinstance(refusal, ReplyForgotten):
             del self.appends[answer.nonce]

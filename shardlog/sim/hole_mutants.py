@@ -8,6 +8,7 @@ from shardlog.protocol import (
     history,
     leading,
     replica_state,
+    serving,
     tending,
 )
 from shardlog.sim.mutant import Mutant, always
@@ -31,5 +32,13 @@ HOLES = (
         53,
         ((contradiction, "of_answer", always(None)),),
         "restores",
+    ),
+    Mutant(
+        "retry_taken_on_trust",
+        "whatever comes under a used number is answered as a retry",
+        ("S04",),
+        1,
+        ((serving, "is_same_request", always(True)),),
+        "sessions",
     ),
 )

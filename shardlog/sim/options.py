@@ -120,6 +120,9 @@ class Options:
     # The metadata store is set back to an earlier revision.
     restore_every_ms: int = 0
 
+    # How often a client uses the next number of another one's session, instead of its own.
+    steal: float = 0.0
+
     # The name of the set of options that these come from, see `profiles`.
     profile: str = DEFAULT_PROFILE
 

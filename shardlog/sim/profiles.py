@@ -32,9 +32,16 @@ def _restores(options: Options) -> Options:
     )
 
 
+def _sessions(options: Options) -> Options:
+    """Clients use each other's sessions."""
+    random = Random(f"sessions {options.seed}")
+    return replace(options, steal=random.choice((0.05, 0.2, 0.4)))
+
+
 PROFILES: dict[str, Profile] = {
     DEFAULT_PROFILE: lambda options: options,
     "restores": _restores,
+    "sessions": _sessions,
 }
 
 

@@ -74,6 +74,7 @@ CODES: dict[int, tuple[type[Refusal], Shape]] = {
     22: (refusals.CorruptEntry, ENTRY),
     23: (refusals.EntryLost, TWO_NUMBERS),
     24: (refusals.OtherElection, NUMBER),
+    25: (refusals.DifferentRequest, NUMBER),
 }
 _BY_TYPE = {kind: (code, shape) for code, (kind, shape) in CODES.items()}
 

@@ -33,6 +33,10 @@ class CannotWrite(SparkFailure):
     """Nothing more is appended."""
 
 
+class OtherRows(SparkFailure):
+    """A task that ran again had other rows, or another order: what it sent now is not appended."""
+
+
 class DamagedSource(SparkFailure):
     """What is read is not what was written."""
 
@@ -58,6 +62,8 @@ def _kind(failure: Exception, refused: type[SparkFailure]) -> type[SparkFailure]
             return DamagedSource
         case snapshots.Damaged():
             return DamagedSource
+        case client.NumberTaken():
+            return OtherRows
         case client.NoSuchShard() | client.OffsetTrimmed() | client.Refused():
             return refused
         case client.ClientFailure() | snapshots.DestinationUnavailable():

@@ -7,8 +7,16 @@ import pytest
 
 from client.cluster import LIMITS, SHARD, Story, story, until
 from shardlog.client import ClientLimits
-from shardlog.client.failures import Busy, DeadlineExceeded, SessionEvicted
+from shardlog.client.failures import Busy, DeadlineExceeded, NumberTaken, SessionEvicted
 from shardlog.protocol.effects import Limits
+from shardlog.transport.batch import BatchBuilder
+
+
+def batch_of(value: bytes) -> bytes:
+    builder = BatchBuilder()
+    builder.append(value)
+    return builder.body()
+
 
 FAST = ClientLimits(attempt_ms=300, ping_after_ms=100, silence_ms=300, connect_ms=300)
 
@@ -68,6 +76,61 @@ def test_T6_no_more_requests_are_unanswered_than_a_leader_keeps_replies_for(tmp_
         offsets = [await future for future in futures]
         assert offsets == sorted(offsets)
         assert [record.value for record in await s.records()][1:] == [b"%d" % n for n in range(100)]
+
+
+def test_S04_another_client_that_takes_the_numbers_of_a_session(tmp_path: Path):
+    """Nothing is acknowledged that is not in the log, and the producer goes on in a new session."""
+
+    @story(tmp_path, client_limits=FAST)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        await producer.append(b"first")
+        session = producer.session
+        async with s.client.numbered(SHARD, session, 1) as thief:
+            for n in range(3):
+                await thief.append(batch_of(b"stolen %d" % n), 1)
+        told = {value: producer.send(value) for value in (b"%d" % n for n in range(8))}
+        answers = dict(
+            zip(told, await asyncio.gather(*told.values(), return_exceptions=True), strict=True)
+        )
+        refused = [each for each in answers.values() if isinstance(each, NumberTaken)]
+        assert [(each.session, each.request) for each in refused] == [
+            (session, 2),
+            (session, 3),
+            (session, 4),
+        ]
+        assert not any(each.fate_unknown for each in refused)
+        log = {record.value: record.offset for record in await s.records()}
+        assert len(log) == 1 + 3 + 5
+        for value, answer in answers.items():
+            assert log.get(value) == (answer if isinstance(answer, int) else None)
+        assert producer.session != session
+        assert await producer.append(b"and on") > max(log.values())
+        with pytest.raises(NumberTaken):
+            await producer.flush()
+        await producer.close()
+
+
+def test_S04_work_that_is_done_again_in_another_order_is_told_so(tmp_path: Path):
+    """As a task of Spark that runs again with other rows."""
+
+    @story(tmp_path, client_limits=FAST)
+    async def _(s: Story) -> None:
+        session = await s.client.register(SHARD)
+        bodies = [batch_of(b"%d" % n) for n in range(5)]
+        async with s.client.numbered(SHARD, session) as producer:
+            for body in bodies[:3]:
+                await producer.append(body, 1)
+
+        async def again() -> None:
+            async with s.client.numbered(SHARD, session) as producer:
+                for body in [bodies[0], bodies[2], bodies[1], *bodies[3:]]:
+                    await producer.append(body, 1)
+
+        with pytest.raises(NumberTaken) as told:
+            await again()
+        assert (told.value.request, told.value.fate_unknown) == (2, False)
+        assert sorted(record.value for record in await s.records())[:3] == [b"0", b"1", b"2"]
 
 
 def test_T7_eviction_is_told_where_the_fate_is_unknown(tmp_path: Path):

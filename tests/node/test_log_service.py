@@ -189,6 +189,20 @@ def test_gaps_forgotten_answers_and_unknown_sessions(tmp_path: Path):
         assert not answer.failure.retriable
 
 
+def test_S04_another_batch_under_a_used_number_is_refused(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        appending = await log.open("orders")
+        base = (await appending.append(1, b"one")).base_offset
+        thief = await log.open("orders", appending.session)
+        answer = await thief.append(1, b"another")
+        assert answer.failure.code == Failure.CODE_DIFFERENT_REQUEST
+        assert not answer.failure.retriable
+        assert str(base) in answer.failure.message
+        assert (await thief.append(1, b"one")).base_offset == base
+        assert [it.value for it in await records(log.read("orders"))] == [b"one"]
+
+
 def test_the_first_request_may_hold_records(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:

@@ -7,6 +7,7 @@ from shardlog.protocol.failures import (
     BelowCommit,
     CorruptEntry,
     DifferentEntry,
+    DifferentRequest,
     DivergenceMismatch,
     EntryLost,
     Illegal,
@@ -159,6 +160,8 @@ def refusal_words(refusal: Refusal) -> str:
             return f"expects request {expected}"
         case ReplyForgotten(oldest):
             return f"remembers replies from request {oldest} on"
+        case DifferentRequest(base):
+            return f"another request has this number, at {base}"
         case OffsetTrimmed(first):
             return f"the log starts at {first}"
         case EntryLost(first, end):

@@ -128,6 +128,7 @@ class Failure(_message.Message):
         CODE_NO_SHARD: _ClassVar[Failure.Code]
         CODE_VERSION: _ClassVar[Failure.Code]
         CODE_ENTRY_LOST: _ClassVar[Failure.Code]
+        CODE_DIFFERENT_REQUEST: _ClassVar[Failure.Code]
     CODE_UNSPECIFIED: Failure.Code
     CODE_NOT_LEADER: Failure.Code
     CODE_TRY_AGAIN: Failure.Code
@@ -139,6 +140,7 @@ class Failure(_message.Message):
     CODE_NO_SHARD: Failure.Code
     CODE_VERSION: Failure.Code
     CODE_ENTRY_LOST: Failure.Code
+    CODE_DIFFERENT_REQUEST: Failure.Code
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRIABLE_FIELD_NUMBER: _ClassVar[int]

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Refusal(_message.Message):
-    __slots__ = ("no_replica", "wrong_shard", "stale_epoch", "wrong_role", "not_leader", "unknown_member", "offset_gap", "wrong_parent", "different_entry", "divergence_mismatch", "below_commit", "not_ready", "standby_lagging", "lost_disk", "illegal", "unsafe_quorum", "session_unknown", "request_gap", "reply_forgotten", "overloaded", "offset_trimmed", "corrupt_entry", "entry_lost", "other_election")
+    __slots__ = ("no_replica", "wrong_shard", "stale_epoch", "wrong_role", "not_leader", "unknown_member", "offset_gap", "wrong_parent", "different_entry", "divergence_mismatch", "below_commit", "not_ready", "standby_lagging", "lost_disk", "illegal", "unsafe_quorum", "session_unknown", "request_gap", "reply_forgotten", "overloaded", "offset_trimmed", "corrupt_entry", "entry_lost", "other_election", "different_request")
     NO_REPLICA_FIELD_NUMBER: _ClassVar[int]
     WRONG_SHARD_FIELD_NUMBER: _ClassVar[int]
     STALE_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class Refusal(_message.Message):
     CORRUPT_ENTRY_FIELD_NUMBER: _ClassVar[int]
     ENTRY_LOST_FIELD_NUMBER: _ClassVar[int]
     OTHER_ELECTION_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENT_REQUEST_FIELD_NUMBER: _ClassVar[int]
     no_replica: NoReplica
     wrong_shard: WrongShard
     stale_epoch: StaleEpoch
@@ -56,7 +57,8 @@ class Refusal(_message.Message):
     corrupt_entry: CorruptEntry
     entry_lost: EntryLost
     other_election: OtherElection
-    def __init__(self, no_replica: _Optional[_Union[NoReplica, _Mapping]] = ..., wrong_shard: _Optional[_Union[WrongShard, _Mapping]] = ..., stale_epoch: _Optional[_Union[StaleEpoch, _Mapping]] = ..., wrong_role: _Optional[_Union[WrongRole, _Mapping]] = ..., not_leader: _Optional[_Union[NotLeader, _Mapping]] = ..., unknown_member: _Optional[_Union[UnknownMember, _Mapping]] = ..., offset_gap: _Optional[_Union[OffsetGap, _Mapping]] = ..., wrong_parent: _Optional[_Union[WrongParent, _Mapping]] = ..., different_entry: _Optional[_Union[DifferentEntry, _Mapping]] = ..., divergence_mismatch: _Optional[_Union[DivergenceMismatch, _Mapping]] = ..., below_commit: _Optional[_Union[BelowCommit, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., standby_lagging: _Optional[_Union[StandbyLagging, _Mapping]] = ..., lost_disk: _Optional[_Union[LostDisk, _Mapping]] = ..., illegal: _Optional[_Union[Illegal, _Mapping]] = ..., unsafe_quorum: _Optional[_Union[UnsafeQuorum, _Mapping]] = ..., session_unknown: _Optional[_Union[SessionUnknown, _Mapping]] = ..., request_gap: _Optional[_Union[RequestGap, _Mapping]] = ..., reply_forgotten: _Optional[_Union[ReplyForgotten, _Mapping]] = ..., overloaded: _Optional[_Union[Overloaded, _Mapping]] = ..., offset_trimmed: _Optional[_Union[OffsetTrimmed, _Mapping]] = ..., corrupt_entry: _Optional[_Union[CorruptEntry, _Mapping]] = ..., entry_lost: _Optional[_Union[EntryLost, _Mapping]] = ..., other_election: _Optional[_Union[OtherElection, _Mapping]] = ...) -> None: ...
+    different_request: DifferentRequest
+    def __init__(self, no_replica: _Optional[_Union[NoReplica, _Mapping]] = ..., wrong_shard: _Optional[_Union[WrongShard, _Mapping]] = ..., stale_epoch: _Optional[_Union[StaleEpoch, _Mapping]] = ..., wrong_role: _Optional[_Union[WrongRole, _Mapping]] = ..., not_leader: _Optional[_Union[NotLeader, _Mapping]] = ..., unknown_member: _Optional[_Union[UnknownMember, _Mapping]] = ..., offset_gap: _Optional[_Union[OffsetGap, _Mapping]] = ..., wrong_parent: _Optional[_Union[WrongParent, _Mapping]] = ..., different_entry: _Optional[_Union[DifferentEntry, _Mapping]] = ..., divergence_mismatch: _Optional[_Union[DivergenceMismatch, _Mapping]] = ..., below_commit: _Optional[_Union[BelowCommit, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., standby_lagging: _Optional[_Union[StandbyLagging, _Mapping]] = ..., lost_disk: _Optional[_Union[LostDisk, _Mapping]] = ..., illegal: _Optional[_Union[Illegal, _Mapping]] = ..., unsafe_quorum: _Optional[_Union[UnsafeQuorum, _Mapping]] = ..., session_unknown: _Optional[_Union[SessionUnknown, _Mapping]] = ..., request_gap: _Optional[_Union[RequestGap, _Mapping]] = ..., reply_forgotten: _Optional[_Union[ReplyForgotten, _Mapping]] = ..., overloaded: _Optional[_Union[Overloaded, _Mapping]] = ..., offset_trimmed: _Optional[_Union[OffsetTrimmed, _Mapping]] = ..., corrupt_entry: _Optional[_Union[CorruptEntry, _Mapping]] = ..., entry_lost: _Optional[_Union[EntryLost, _Mapping]] = ..., other_election: _Optional[_Union[OtherElection, _Mapping]] = ..., different_request: _Optional[_Union[DifferentRequest, _Mapping]] = ...) -> None: ...
 
 class NoReplica(_message.Message):
     __slots__ = ("incarnation", "asked")
@@ -189,6 +191,12 @@ class ReplyForgotten(_message.Message):
     OLDEST_FIELD_NUMBER: _ClassVar[int]
     oldest: int
     def __init__(self, oldest: _Optional[int] = ...) -> None: ...
+
+class DifferentRequest(_message.Message):
+    __slots__ = ("base",)
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    base: int
+    def __init__(self, base: _Optional[int] = ...) -> None: ...
 
 class Overloaded(_message.Message):
     __slots__ = ("inflight",)
