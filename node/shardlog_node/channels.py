@@ -13,7 +13,7 @@ from shardlog.protocol.failures import NoReplica
 from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Fetched, Message
 from shardlog.transport.connection import Connection, Receiver, State
 from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
-from shardlog.transport.frame_messages import encode_refused, from_message, to_message
+from shardlog.transport.frame_messages import encode_refused, from_message, to_replica_message
 from shardlog.transport.frames import Frame, FrameType, encode_entries
 from shardlog.transport.handshake import Attach, decode_attach, encode_attached
 
@@ -73,7 +73,7 @@ class Channel:
 
     def received(self, frame: Frame) -> None:
         try:
-            message = to_message(frame)
+            message = to_replica_message(frame)
         except MalformedFrame:
             if frame.type in WITH_ENTRIES:
                 source = Member(self.there, self.there_incarnation)

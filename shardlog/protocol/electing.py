@@ -13,7 +13,7 @@ from shardlog.protocol import choice, contradiction, stakes
 from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import EntryId, Member
-from shardlog.protocol.history import last_epoch, same_election
+from shardlog.protocol.history import EPOCH_MAX, last_epoch, same_election
 from shardlog.protocol.messages import (
     AddFollower,
     BecameLeader,
@@ -36,7 +36,7 @@ def start(
 ) -> None:
     """A new epoch, written first.  A change in PREPARE is given up with it (rule 9)."""
     reported = (each.report.epoch for each in c.seen.values())
-    epoch = max(record.epoch, above, *reported) + 1
+    epoch = max(record.epoch, above, *(each for each in reported if each < EPOCH_MAX)) + 1
     fields = {"status": Status.ELECTION, "epoch": epoch, "leader": None, "preferred": preferred}
     fields["election"] = c.next_election()
     if accepting is not None:

@@ -12,13 +12,14 @@ from shardlog.protocol.effects import Erase, Format, Superblock
 from shardlog.protocol.entry import EntryId
 from shardlog.protocol.failures import (
     NO_SPACE,
+    Illegal,
     NotReady,
     OtherElection,
     Refusal,
     StaleEpoch,
     WrongRole,
 )
-from shardlog.protocol.history import clip
+from shardlog.protocol.history import EPOCH_MAX, clip
 from shardlog.protocol.messages import (
     Created,
     Destroy,
@@ -88,6 +89,8 @@ def fence(r: ReplicaState, envelope: Envelope, message: Fence) -> None:
 
 def refusal_to_fence(r: ReplicaState, message: Fence) -> Refusal | None:
     """Answered again only while still Fenced at that epoch, by the same election (rule 1)."""
+    if message.epoch > EPOCH_MAX:
+        return Illegal(f"epoch {message.epoch}: more than {EPOCH_MAX}")
     if message.epoch < r.epoch:
         return StaleEpoch(r.epoch)
     if r.is_promised_elsewhere(message.epoch, message.election):

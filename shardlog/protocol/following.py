@@ -30,7 +30,7 @@ from shardlog.protocol.failures import (
     WrongParent,
     WrongRole,
 )
-from shardlog.protocol.history import OPEN_END, divergence, epoch_at
+from shardlog.protocol.history import EPOCH_MAX, OPEN_END, divergence, epoch_at
 from shardlog.protocol.log import Log
 from shardlog.protocol.messages import (
     Ack,
@@ -74,6 +74,8 @@ def announce(r: ReplicaState, envelope: Envelope, message: Announce) -> None:
 
 def refusal_to_follow(r: ReplicaState, message: Announce, cut: int) -> Refusal | None:
     """A follower recomputes where the logs part, and gives up nothing that is committed."""
+    if message.epoch > EPOCH_MAX:
+        return Illegal(f"epoch {message.epoch}: more than {EPOCH_MAX}")
     if message.epoch < r.epoch:
         return StaleEpoch(r.epoch)
     if r.is_promised_elsewhere(message.epoch, message.election):
@@ -340,6 +342,8 @@ def install(r: ReplicaState, envelope: Envelope, message: InstallSnapshot) -> No
     cut = divergence(r.history, r.log.may_end, snapshot.history, OPEN_END)
     if message.epoch < r.epoch:
         r.refuse(envelope, StaleEpoch(r.epoch))
+    elif message.epoch > EPOCH_MAX:
+        r.refuse(envelope, Illegal(f"epoch {message.epoch}: more than {EPOCH_MAX}"))
     elif r.role is Role.LEADER:
         r.refuse(envelope, WrongRole(r.role, r.epoch))
     elif r.role in FOLLOWING or (r.syncing is None and r.log.end):

@@ -18,6 +18,12 @@ from shardlog.protocol.failures import ImpossibleState
 
 OPEN_END = 1 << 62
 """The end of a log that is still being written, for comparison with one that stopped."""
+EPOCH_MAX = 1 << 62
+"""No election is numbered higher: one each microsecond would take 146,000 years to get there.
+
+Nodes promise no epoch above it and coordinators believe no report of one, so that there is always
+a next epoch, which also fits into what stores and messages give it.
+"""
 
 
 class Span(NamedTuple):

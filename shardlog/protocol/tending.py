@@ -18,7 +18,7 @@ from shardlog.protocol.failures import (
     StaleEpoch,
     WrongRole,
 )
-from shardlog.protocol.history import same_election
+from shardlog.protocol.history import EPOCH_MAX, same_election
 from shardlog.protocol.messages import (
     Abort,
     Create,
@@ -132,8 +132,11 @@ def overtaken(c: CoordinatorState, record: Shard, epoch: int) -> None:
     """A node knows a higher epoch than we do: read again; if the metadata is older, believe it.
 
     A record that came back from an old backup must never be acted on below what nodes promised
-    (rule 21), so the next epoch is chosen above it.
+    (rule 21), so the next epoch is chosen above it.  Where there is none above it, the node is
+    damaged, and the others go on without it.
     """
+    if epoch >= EPOCH_MAX:
+        return
     c.load()
     if c.now_ms - c.changed_ms >= c.limits.election_timeout_ms and not c.writing:
         electing.start(c, record, above=epoch)

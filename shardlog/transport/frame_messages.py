@@ -13,22 +13,28 @@ from typing import Any
 
 from shardlog.protocol.messages import (
     Ack,
+    Announce,
     Append,
     Appended,
     ClientRefused,
     Entries,
+    FenceAnswer,
+    Fetch,
     Fetched,
     Heartbeat,
     Message,
     Progress,
     Read,
     ReadResult,
+    Refused,
     Register,
     Registered,
+    SnapshotOffer,
+    SnapshotRequest,
 )
 from shardlog.transport import frames
 from shardlog.transport.entries import join_entries, whole_entries
-from shardlog.transport.failures import MalformedFrame, MalformedMessage
+from shardlog.transport.failures import MalformedFrame, MalformedMessage, NotPermitted
 from shardlog.transport.frames import FIXED, Buffer, Frame, FrameType
 from shardlog.transport.handshake import text_of
 from shardlog.transport.refusal_codes import Packed, pack_refusal, unpack_refusal
@@ -122,6 +128,32 @@ def to_message(frame: Frame) -> Message:
     if decode is None:
         raise MalformedFrame(f"{FrameType(frame.type).name} carries no message")
     return decode(frame)
+
+
+BETWEEN_REPLICAS = frozenset(
+    {
+        Ack,
+        Announce,
+        Entries,
+        FenceAnswer,
+        Fetch,
+        Fetched,
+        Heartbeat,
+        Progress,
+        Refused,
+        SnapshotOffer,
+        SnapshotRequest,
+    }
+)
+"""What replicas tell each other: all that may come from another node over the data plane."""
+
+
+def to_replica_message(frame: Frame) -> Message:
+    """As `to_message`; `NotPermitted` if the message is a coordinator's or a client's."""
+    message = to_message(frame)
+    if type(message) not in BETWEEN_REPLICAS:
+        raise NotPermitted(f"{type(message).__name__} is not for nodes to send")
+    return message
 
 
 # --- message → frame -----------------------------------------------------------------------------
