@@ -25,6 +25,7 @@ from shardlog.protocol.messages import (
     Register,
     Registered,
 )
+from shardlog.transport.batch import flaw_of
 from shardlog.transport.connection import Connection, Receiver, State
 from shardlog.transport.entries import fills, join_entries
 from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
@@ -137,6 +138,10 @@ class ClientChannel:
 
     def append(self, payload: memoryview) -> None:
         session, request, body_checksum, count, _ = _APPEND(payload)
+        flaw = flaw_of(payload, count, _APPEND_BYTES)
+        if flaw is not None:
+            self.refuse(session, request, Illegal(f"no batch of records: {flaw}"))
+            return
         size = len(payload) - _APPEND_BYTES
         key = (session, request)
         lone = not self.unanswered and size <= LONE_BYTES_MAX

@@ -23,10 +23,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from shardlog.client import EntryBatch, Record
+    from shardlog.client.records import Start
 
     F = TypeVar("F", bound=Callable[..., Any])
 
 BLOCK_RECORDS = 1024
+
+
+skip_option = click.option(
+    "--skip-unreadable", "skip", is_flag=True, help="Pass over entries that are no batches of "
+    "records, and name them on the error output.",
+)  # fmt: skip
 
 
 def output_options(command: F) -> F:
@@ -51,6 +58,7 @@ def output_options(command: F) -> F:
 @click.option("--to", "end", type=click.IntRange(min=0), metavar="OFFSET",
               help="Only records before this offset.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=0), metavar="N", help="Not more than so many.")
+@skip_option
 @output_options
 @client_options
 def read(
@@ -59,6 +67,7 @@ def read(
     start_ms: int | None,
     end: int | None,
     count: int | None,
+    skip: bool,
     output: str,
     null: bool,
     url: str,
@@ -77,20 +86,65 @@ def read(
         if count == 0:
             return
         with Client(url, tls=tls_of_environment()) as client:
-            batches = client.batches(shard, place(start, start_ms), end, deadline_ms=timeout_ms)
-            found = records(batches, start or 0, end)
-            for block in blocks(found if count is None else islice(found, count)):
-                show(block)
+            source = Source(
+                shard, lambda at: client.batches(shard, at, end, deadline_ms=timeout_ms), skip
+            )
+            left = count
+            for block in source.blocks(place(start, start_ms), start or 0, end):
+                show(block[:left])
+                left = None if left is None else left - min(left, len(block))
+                if left == 0:
+                    return
 
 
-def records(batches: Iterable[EntryBatch], start: int, end: int | None) -> Iterator[Record]:
-    for batch in batches:
-        yield from batch.records(start, end)
+class Source:
+    """The entries of a shard; `open_at` yields them from a place on.
 
+    One that is no batch of records raises `UnreadableBatch`, or is told and passed over (`skip`).
+    """
 
-def blocks(found: Iterator[Record]) -> Iterator[list[Record]]:
-    while block := list(islice(found, BLOCK_RECORDS)):
-        yield block
+    def __init__(
+        self, shard: str, open_at: Callable[[Start], Iterable[EntryBatch]], skip: bool
+    ) -> None:
+        self._shard = shard
+        self._open_at = open_at
+        self._skip = skip
+
+    def blocks(self, begin: Start, start: int, end: int | None) -> Iterator[list[Record]]:
+        """Records with offsets in `[start, end)`, some of one entry at a time."""
+        from shardlog.client.failures import UnreadableBatch
+
+        while True:
+            try:
+                for batch in self._open_at(begin):
+                    yield from self._blocks_of(batch, start, end)
+                return
+            except UnreadableBatch as failure:
+                if not self._skip:
+                    raise
+                click.echo(f"skipped: {failure}", err=True)
+                begin = start = failure.next
+
+    def _blocks_of(self, batch: EntryBatch, start: int, end: int | None) -> Iterator[list[Record]]:
+        """Those before a record whose headers cannot be read are there."""
+        from shardlog.client.failures import UnreadableBatch
+        from shardlog.transport.failures import MalformedBatch
+
+        found = batch.records(start, end)
+        block: list[Record] = []
+        try:
+            while True:
+                block = []
+                block.extend(islice(found, BLOCK_RECORDS))
+                if not block:
+                    return
+                yield block
+        except MalformedBatch as failure:
+            if block:
+                yield block
+            raise UnreadableBatch(
+                self._shard, batch.base_offset, batch.end, str(failure)
+            ) from failure
 
 
 class Printer:

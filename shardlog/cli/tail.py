@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -14,7 +15,7 @@ from shardlog.cli.client import (
     until_pipe_closes,
 )
 from shardlog.cli.places import at_option, from_option
-from shardlog.cli.read import Printer, blocks, output_options, records
+from shardlog.cli.read import Printer, Source, output_options, skip_option
 
 if TYPE_CHECKING:
     from shardlog.client import Record
@@ -31,6 +32,7 @@ RECORDS_DEFAULT = 10
               "Ctrl-C.")  # fmt: skip
 @from_option
 @at_option
+@skip_option
 @output_options
 @client_options
 def tail(
@@ -39,6 +41,7 @@ def tail(
     follow: bool,
     start: int | None,
     start_ms: int | None,
+    skip: bool,
     output: str,
     null: bool,
     url: str,
@@ -60,19 +63,18 @@ def tail(
             if not given:
                 end = client.end(shard, deadline_ms=timeout_ms)
                 wanted = RECORDS_DEFAULT if count is None else count
-                show(last(client, shard, wanted, end, timeout_ms))
+                show(last(client, shard, wanted, end, timeout_ms, skip))
                 begins = start = end
-            if follow:
-                batches = client.tail_batches(shard, begins, deadline_ms=timeout_ms)
-                for batch in batches:
-                    show(batch.records(start or 0))
-            elif given:
-                batches = client.batches(shard, begins, deadline_ms=timeout_ms)
-                for block in blocks(records(batches, start or 0, None)):
+            if follow or given:
+                batches = client.tail_batches if follow else client.batches
+                source = Source(shard, lambda at: batches(shard, at, deadline_ms=timeout_ms), skip)
+                for block in source.blocks(begins, start or 0, None):
                     show(block)
 
 
-def last(client: Client, shard: str, count: int, end: int, timeout_ms: int) -> list[Record]:
+def last(
+    client: Client, shard: str, count: int, end: int, timeout_ms: int, skip: bool
+) -> list[Record]:
     """The last records before `end`.  Not every offset has one: elections leave entries too."""
     if not count:
         return []
@@ -80,8 +82,13 @@ def last(client: Client, shard: str, count: int, end: int, timeout_ms: int) -> l
     reach = count + 8
     while True:
         start = max(first, end - reach)
-        batches = client.batches(shard, start, end, deadline_ms=timeout_ms, from_first_kept=True)
-        found = deque(records(batches, start, end), maxlen=count)
+        source = Source(
+            shard,
+            lambda at: client.batches(shard, at, end, deadline_ms=timeout_ms, from_first_kept=True),
+            skip,
+        )
+        blocks = source.blocks(start, start, end)
+        found = deque(chain.from_iterable(blocks), maxlen=count)
         if len(found) == count or start == first:
             return list(found)
         reach *= 4

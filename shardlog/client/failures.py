@@ -99,7 +99,10 @@ class UnreadableBatch(ClientFailure):
     """The entry is intact, but its body is no batch of records; `next` is where the next begins."""
 
     def __init__(self, shard: str, offset: int, following: int, reason: str) -> None:
-        super().__init__(f"{shard!r} at offset {offset} holds no batch of records: {reason}")
+        super().__init__(
+            f"{shard!r} at offset {offset} holds no batch of records: {reason}; the next entry "
+            f"begins at {following}"
+        )
         self.shard = shard
         self.offset = offset
         self.next = following

@@ -30,6 +30,8 @@ HEAD = struct.Struct("<IIq")
 HEADER_HEAD = struct.Struct("<HI")
 PLAIN_BYTES_MAX = 64 << 20
 """What a body may have when it is not compressed, unless a reader says otherwise."""
+RECORDS_MAX = 1 << 20
+"""So many records a batch has at most: a reader needs memory for each, whatever it holds."""
 ALIGNMENT = 8
 
 HAS_KEYS = 0x01
@@ -38,6 +40,10 @@ HAS_TIMESTAMPS = 0x04
 HAS_DELTAS = 0x08
 HAS_HEADERS = 0x10
 _KNOWN_FLAGS = 0x1F
+_PREFIX = PREFIX.unpack_from
+_COUNT_AND_FLAGS = struct.Struct("<II").unpack_from
+
+_COMPRESSED = frozenset(each.value for each in Compression if each is not Compression.NONE)
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -190,6 +196,31 @@ def pack_headers(headers: Headers) -> bytes:
 # --- reading -------------------------------------------------------------------------------------
 
 
+def flaw_of(body: Buffer, count: int, at: int = 0) -> str | None:
+    """Why what stands from `at` on cannot be a batch of `count` records, None if nothing shows.
+
+    By its first bytes alone: columns are not looked into, and nothing is decompressed.
+    """
+    size = len(body) - at - PREFIX.size
+    if size < 0:
+        return f"a body of {size + PREFIX.size} bytes"
+    compression, version, zero, plain_bytes = _PREFIX(body, at)
+    if version != BATCH_VERSION or zero:
+        return f"no batch has version {version}"
+    if not 0 < count <= RECORDS_MAX:
+        return f"{count} records, from 1 to {RECORDS_MAX} are possible"
+    if not HEAD.size + 4 * (count + 1) <= plain_bytes <= PLAIN_BYTES_MAX:
+        return f"{count} records in {plain_bytes} bytes, at most {PLAIN_BYTES_MAX} are possible"
+    if compression:
+        return None if compression in _COMPRESSED else f"no compression has number {compression}"
+    if plain_bytes != size:
+        return f"{size} bytes where {plain_bytes} are announced"
+    found, flags = _COUNT_AND_FLAGS(body, at + PREFIX.size)
+    if found != count or flags & ~_KNOWN_FLAGS:
+        return f"{found} records where {count} are due, or unknown flags {flags:#x}"
+    return None
+
+
 class _Cursor:
     """Takes runs from the content, each in its bounds."""
 
@@ -224,6 +255,8 @@ class Batch:
         self, body: Buffer, count: int | None = None, plain_bytes_max: int = PLAIN_BYTES_MAX
     ) -> None:
         """`count` is what the entry's header says; another one in the body is malformed."""
+        if count is not None and count > RECORDS_MAX:
+            raise MalformedBatch(f"{count} records, more than {RECORDS_MAX}")
         content = _plain(body, plain_bytes_max)
         if len(content) < HEAD.size:
             raise MalformedBatch(f"a batch of {len(content)} bytes")
@@ -233,6 +266,8 @@ class Batch:
             raise MalformedBatch(f"no batch has the flags {flags:#x}")
         if not self.count or (count is not None and count != self.count):
             raise MalformedBatch(f"{self.count} records where {count or 'some'} are due")
+        if self.count > RECORDS_MAX:
+            raise MalformedBatch(f"{self.count} records, more than {RECORDS_MAX}")
         if 4 * self.count > len(content):
             raise MalformedBatch(f"{self.count} records in {len(content)} bytes")
         cursor = _Cursor(content)
@@ -350,7 +385,7 @@ def _plain(body: Buffer, plain_bytes_max: int) -> memoryview:
         if len(content) != plain_bytes:
             raise MalformedBatch(f"{len(content)} bytes where {plain_bytes} are announced")
         return content
-    if compression not in (Compression.ZSTD, Compression.LZ4):
+    if compression not in _COMPRESSED:
         raise MalformedBatch(f"no compression has number {compression}")
     return memoryview(decompress(Compression(compression), content, plain_bytes))
 

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, islice, pairwise
+from operator import gt
 from typing import NamedTuple
 
 from shardlog.transport.failures import MalformedBatch
@@ -75,10 +76,24 @@ def ends_in(offsets: memoryview, count: int) -> Sequence[int]:
             known = _even_ends(length, 1 << count.bit_length())
             if known[: len(offsets)] == bytes(offsets):
                 return range(0, last + 1, length)
-    ends = struct.unpack(f"<{count + 1}I", offsets)
-    if ends[0] or list(ends) != sorted(ends):
+    if count > EVEN_MAX:
+        many = _numbers(offsets)
+        falling = any(map(gt, many, islice(many, 1, None)))
+        ends: Sequence[int] = many
+    else:
+        few = struct.unpack(f"<{count + 1}I", offsets)
+        ends, falling = few, list(few) != sorted(few)
+    if ends[0] or falling:
         raise MalformedBatch("ends must start with 0 and never fall")
     return ends
+
+
+def _numbers(packed: memoryview) -> array[int]:
+    """In four bytes each: as objects of Python they would take ten times that."""
+    numbers = array("I", packed.tobytes())
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 @lru_cache(maxsize=16)

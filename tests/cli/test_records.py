@@ -3,6 +3,7 @@
 Every test has a shard of its own, or one that nobody changes.
 """
 
+import asyncio
 import fcntl
 import json
 import os
@@ -23,10 +24,13 @@ from local.commands import SHARDLOG, LocalCluster, local_cluster
 
 from shardlog.cli import exit_codes
 from shardlog.cli.main import main
+from shardlog.client import Client as AsyncClient
 from shardlog.client.blocking import Client
 from shardlog.client.limits import LIMITS
 from shardlog.demo.ledger import Check, Ledger, value_of
 from shardlog.local.cluster_file import load
+from shardlog.transport.batch import PREFIX, BatchBuilder
+from shardlog.transport.compression import Compression
 
 pytestmark = pytest.mark.xdist_group("local clusters")
 
@@ -394,6 +398,40 @@ def test_a_loss_in_the_log_is_found_by_the_check(cluster: LocalCluster, shard: s
     assert findings.missing
     trimmed = refused(cluster, "read", shard, "--from", "0", code=exit_codes.REFUSED)
     assert f"starts at offset {first}" in trimmed
+
+
+def test_S13_entries_that_cannot_be_read_are_told_and_passed_over(
+    cluster: LocalCluster, shard: str
+):
+    garbled = PREFIX.pack(Compression.ZSTD, 1, 0, 64) + b"nothing that was compressed"
+    builder = BatchBuilder()
+    builder.append(b"fine", headers=[("name", b"content")])
+    builder.append(b"bad", headers=[("other", b"content")])
+    cut = bytearray(builder.body())
+    at = cut.index(b"other") - 6
+    cut[at : at + 2] = b"\xff\xff"
+
+    async def append() -> list[int]:
+        async with AsyncClient(load(cluster.layout).url) as client:
+            session = await client.register(shard)
+            async with client.numbered(shard, session) as producer:
+                futures = [await producer.append(garbled, 1), await producer.append(bytes(cut), 2)]
+            return [future.result() for future in futures]
+
+    cluster.append(shard, [b"before"])
+    first, second = asyncio.run(append())
+    cluster.append(shard, [b"after"])
+    for command in ("read", "tail"):
+        told = refused(cluster, command, shard, code=exit_codes.DAMAGED)
+        assert f"at offset {first} holds no batch of records" in told
+        assert told.endswith(f"the next entry begins at {first + 1}")
+        result = run(cluster, command, shard, "--skip-unreadable")
+        assert result.stdout_bytes == b"before\nfine\nafter\n"
+        skipped = [line for line in result.stderr.splitlines() if line.startswith("skipped: ")]
+        assert f"begins at {first + 1}" in skipped[-2]
+        assert f"begins at {second + 2}" in skipped[-1]
+    result = run(cluster, "read", shard, "--skip-unreadable", "--count", "2")
+    assert result.stdout_bytes == b"before\nfine\n"
 
 
 def test_a_cluster_that_is_down_is_not_waited_for(tmp_path: Path):

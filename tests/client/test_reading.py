@@ -192,6 +192,7 @@ def test_a_body_that_is_no_batch_is_told_and_can_be_passed_over(tmp_path: Path):
         with pytest.raises(UnreadableBatch) as told:
             await anext(reading)
         assert (told.value.offset, told.value.next) == (bad, bad + 1)
+        assert str(told.value).endswith(f"the next entry begins at {bad + 1}")
         rest = [record.offset async for record in s.client.read(SHARD, told.value.next)]
         assert rest == [after]
 

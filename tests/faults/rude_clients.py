@@ -7,6 +7,8 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
+from node.bodies import body_of
+
 from shardlog.checksum import seal_body
 from shardlog.transport.frames import (
     FRAME_BYTES_MAX,
@@ -32,7 +34,7 @@ EVERY_MS = 50
 LONG_BYTES = (4 << 20) + 24
 NOBODYS = 1 << 60
 """A session."""
-BODY = b"no batch of records, which a node need not know"
+BODY = body_of(b"a record")
 
 Ask = Callable[[int], list[Buffer]]
 """The number of a question → its frame."""

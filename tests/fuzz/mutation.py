@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from node.bodies import body_of
 
 from fuzz.attacked import CHANNEL, SHARD, greeting, joined
 from shardlog.checksum import seal_body
@@ -42,7 +43,7 @@ from shardlog.transport.handshake import (
     encode_welcome,
 )
 
-BODY = b"a body, which nodes do not look into"
+BODY = body_of(b"a record, which nodes do not look into")
 NOBODYS = 1 << 60
 """A session, and an incarnation."""
 

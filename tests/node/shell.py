@@ -19,6 +19,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from node.bodies import body_of
 from node.planes import BareClient
 from shardlog.checksum import seal_body
 from shardlog.coordinator.calls import NodeControl
@@ -230,7 +231,7 @@ async def append(client: BareClient, records: int, size: int = 10) -> None:
     session = await client.ask(Register(1))
     assert isinstance(session, Registered), session
     for request in range(1, records + 1):
-        body = (b"record %d" % request).ljust(size)
+        body = body_of((b"record %d" % request).ljust(size))
         answer = await client.ask(Append(session.session, request, 1, body, seal_body(body)))
         assert isinstance(answer, Appended), answer
 

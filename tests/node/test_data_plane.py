@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from node.bodies import body_of, body_of_size
 from node.planes import BareClient, PlaneCluster
 from shardlog.checksum import seal_body
 from shardlog.protocol.coordination import TrimShard
@@ -33,6 +34,7 @@ from shardlog.protocol.messages import (
 )
 from shardlog.storage.files import Buffer
 from shardlog.storage.real_files import RealFile
+from shardlog.transport.batch import PREFIX, RECORDS_MAX
 from shardlog.transport.connection import ConnectionLimits
 from shardlog.transport.failures import ConnectionRefused, TransportFailure
 from shardlog.transport.frame_messages import to_message
@@ -88,12 +90,14 @@ def test_appended_over_the_network_and_read_back(tmp_path: Path):
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 33):
-            client.send(append(session, request, b"%d" % request))
+            client.send(append(session, request, body_of(b"%d" % request)))
         answers = [to_message(await client.next()) for _ in range(32)]
         assert answers == [Appended(session, n, session + n) for n in range(1, 33)]
         result = await client.ask(Read(5, 0, 100))
         assert isinstance(result, ReadResult)
-        assert [entry.body for entry in result.entries] == [b"%d" % n for n in range(1, 33)]
+        assert [entry.body for entry in result.entries] == [
+            body_of(b"%d" % n) for n in range(1, 33)
+        ]
         found: list[Entry] = []
         while not found or found[-1].header.end < session + 33:
             start = found[-1].header.end if found else 0
@@ -123,7 +127,7 @@ def test_recent_records_are_read_from_memory_and_others_in_a_thread(
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        client.send(append(session, 1, b"record"))
+        client.send(append(session, 1, body_of(b"record")))
         await client.next()
         store = cluster.nodes[leader].replicas["orders"].store
         while store.durable_end < session + 2:  # two others may have committed it
@@ -132,7 +136,7 @@ def test_recent_records_are_read_from_memory_and_others_in_a_thread(
         assert known or not cached, "this file system does not tell what is in memory"
         threads.clear()
         (entry,) = (await tail(client, session + 1)).entries
-        assert bytes(entry.body) == b"record"
+        assert bytes(entry.body) == body_of(b"record")
         assert any(name.startswith("reads") for name in threads) is not known
 
 
@@ -145,17 +149,17 @@ def test_a_tail_waits_for_what_comes_and_is_told_when_nothing_does(tmp_path: Pat
         assert (empty.entries, empty.commit) == ((), end)
         async with cluster.client(leader, "orders") as reader:
             waiting = asyncio.create_task(tail(reader, end))
-            await client.ask(append(session, 1, b"news"))
+            await client.ask(append(session, 1, body_of(b"news")))
             while not (found := await waiting).entries:
                 waiting = asyncio.create_task(tail(reader, end))
-            assert [entry.body for entry in found.entries] == [b"news"]
+            assert [entry.body for entry in found.entries] == [body_of(b"news")]
 
 
 def test_offsets_by_time(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        await client.ask(append(session, 1, b"news"))
+        await client.ask(append(session, 1, body_of(b"news")))
         fixed = FIXED[FrameType.LOCATED]
         for time_ms, offset in ((0, 0), (1 << 62, session + 2)):
             client.connection.send(encode_locate(1, 9, time_ms))
@@ -181,7 +185,7 @@ def test_those_who_cannot_help_say_so(tmp_path: Path):
             assert refused == ClientRefused(0, 3, NoReplica(0))
         assert "no-such-shard" not in cluster.nodes[leader].replicas
         while True:
-            refused = await client.ask(append(99, 1, b"x"))
+            refused = await client.ask(append(99, 1, body_of(b"x")))
             assert isinstance(refused, ClientRefused)
             if refused.refusal == SessionUnknown(99):
                 break
@@ -192,20 +196,51 @@ def test_a_batch_over_the_limit_and_one_that_was_damaged_are_refused(tmp_path: P
     @story(tmp_path, limits=PlaneLimits(entry_bytes_max=1000))
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        refused = await client.ask(append(session, 1, bytes(1001)))
+        refused = await client.ask(append(session, 1, body_of_size(1008)))
         assert refused == ClientRefused(
-            session, 1, Illegal("a batch of 1001 bytes, more than 1000")
+            session, 1, Illegal("a batch of 1008 bytes, more than 1000")
         )
-        refused = await client.ask(Append(session, 1, 1, b"other", seal_body(b"body")))
+        refused = await client.ask(Append(session, 1, 1, body_of(b"other"), seal_body(b"body")))
         assert isinstance(refused, ClientRefused)
         assert refused.refusal == Illegal("the body does not match its checksum")
-        assert await client.ask(append(session, 1, bytes(1000))) == Appended(
+        assert await client.ask(append(session, 1, body_of_size(1000))) == Appended(
             session, 1, session + 1
         )
         assert cluster.planes[leader].budget.bytes == 0
 
 
-@pytest.mark.parametrize("size", [1000, 1])
+GOOD = body_of(b"a record")
+POISON = {
+    "nothing": (b"", 1),
+    "text": (b"a line that somebody sent", 1),
+    "another version": (b"\0\2" + GOOD[2:], 1),
+    "another compression": (b"\3" + GOOD[1:], 1),
+    "more records than are in it": (GOOD, 4_294_967_295),
+    "fewer records than are in it": (GOOD, 0),
+    "a body that is cut": (GOOD[:-8], 1),
+    "unknown flags": (GOOD[:12] + b"\x20" + GOOD[13:], 1),
+    "compressed, with more records than bytes": (PREFIX.pack(1, 1, 0, 4000) + b"zstd", 1000),
+    "compressed, and too long": (PREFIX.pack(1, 1, 0, 1 << 31) + b"zstd", 1),
+    "too many records": (PREFIX.pack(1, 1, 0, 60 << 20) + b"zstd", RECORDS_MAX + 1),
+}
+
+
+def test_S13_S20_what_is_no_batch_is_refused_and_moves_nothing(tmp_path: Path):
+    @story(tmp_path, "a")
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        for what, (body, count) in POISON.items():
+            asked = Append(session, 1, count, body, seal_body(body))
+            refused = await client.ask(asked)
+            assert isinstance(refused, ClientRefused), what
+            assert isinstance(refused.refusal, Illegal), what
+            assert refused.refusal.reason.startswith("no batch of records: "), what
+        answer = await client.ask(append(session, 1, GOOD))
+        assert answer == Appended(session, 1, session + 1)
+        assert cluster.planes[leader].budget.bytes == 0
+
+
+@pytest.mark.parametrize("size", [1000, 32])
 def test_bytes_under_way_in_the_node_are_bounded(tmp_path: Path, size: int):
     most = 5 * (size + APPEND_COST_BYTES)
 
@@ -213,7 +248,7 @@ def test_bytes_under_way_in_the_node_are_bounded(tmp_path: Path, size: int):
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 11):
-            client.send(append(session, request, bytes(size)))
+            client.send(append(session, request, body_of_size(size)))
         answers = [to_message(await client.next()) for _ in range(10)]
         refusals = [each.refusal for each in answers if isinstance(each, ClientRefused)]
         assert refusals == [Overloaded(most)] * 5
@@ -238,7 +273,7 @@ def test_what_comes_at_once_is_given_to_a_replica_in_parts_and_in_order(
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 21):
-            client.send(append(session, request, b"record"))
+            client.send(append(session, request, body_of(b"record")))
         answers = [to_message(await client.next()) for _ in range(20)]
         assert answers == [Appended(session, n, session + n) for n in range(1, 21)]
         assert max(sizes) == 3
@@ -253,7 +288,7 @@ def test_reads_that_are_not_taken_are_bounded(tmp_path: Path):
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 41):
-            await client.ask(append(session, request, bytes(20_000)))
+            await client.ask(append(session, request, body_of_size(20_000)))
         for nonce in range(1, 6):
             client.connection.send(encode_read(1, nonce, 0, 0, tail=True))
         (port,) = cluster.planes[leader].ports
@@ -275,7 +310,9 @@ def test_whoever_reads_raw_may_ask_for_more_up_to_a_bound(tmp_path: Path):
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 9):
-            assert isinstance(await client.ask(append(session, request, bytes(4_000))), Appended)
+            assert isinstance(
+                await client.ask(append(session, request, body_of_size(4_000))), Appended
+            )
         for nonce, bytes_max, count in ((20, 0, 2), (21, 10_000, 2), (22, 1 << 20, 4)):
             client.connection.send(encode_read(1, nonce, 3, 64, bytes_max, tail=True))
             answer = to_message(await client.next())
@@ -288,7 +325,9 @@ def test_an_answer_to_a_confirmed_read_is_bounded(tmp_path: Path):
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 6):
-            assert isinstance(await client.ask(append(session, request, bytes(400_000))), Appended)
+            assert isinstance(
+                await client.ask(append(session, request, body_of_size(400_000))), Appended
+            )
         answer = await client.ask(Read(9, 0, 1024))
         assert isinstance(answer, ReadResult)
         assert [entry.header.request for entry in answer.entries] == [1, 2]
@@ -306,7 +345,7 @@ def test_one_who_takes_nothing_is_dismissed_and_others_are_served(tmp_path: Path
     @story(tmp_path, limits=limits)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        appended = await client.ask(append(session, 1, bytes(800_000)))
+        appended = await client.ask(append(session, 1, body_of_size(800_000)))
         assert isinstance(appended, Appended)
         plane = cluster.planes[leader]
         async with cluster.client(leader, "orders") as rude:
@@ -325,7 +364,7 @@ def test_T3_a_verified_read_has_a_damaged_control_entry_repaired(tmp_path: Path)
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        await client.ask(append(session, 1, b"news"))
+        await client.ask(append(session, 1, body_of(b"news")))
         hosted = cluster.nodes[leader].replicas["orders"]
         while hosted.store.fresh or hosted.store.waiting or hosted.store.running:
             await asyncio.sleep(0.01)
@@ -362,7 +401,7 @@ def test_trimmed_offsets_are_told(tmp_path: Path):
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
         for request in range(1, 11):
-            await client.ask(append(session, request, b"x"))
+            await client.ask(append(session, request, body_of(b"x")))
         await cluster.coordinator.command("orders", TrimShard(session + 5))
         while cluster.nodes[leader].replicas["orders"].replica.log.first != session + 5:
             await asyncio.sleep(0.01)
@@ -394,17 +433,20 @@ def test_the_leader_stops_and_another_goes_on(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        await client.ask(append(session, 1, b"before"))
+        await client.ask(append(session, 1, body_of(b"before")))
         await cluster.stop(leader)
         with pytest.raises(TransportFailure):
             await client.next()
         successor = await cluster.leader("orders", other_than=leader)
         async with cluster.client(successor, "orders") as again:
-            answer = await again.ask(append(session, 1, b"before"))
+            answer = await again.ask(append(session, 1, body_of(b"before")))
             assert answer == Appended(session, 1, session + 1), "a retry (T6)"
-            answer = await again.ask(append(session, 2, b"after"))
+            answer = await again.ask(append(session, 2, body_of(b"after")))
             assert isinstance(answer, Appended)
             await cluster.begin(leader)
             result = await again.ask(Read(5, 0, 100))
             assert isinstance(result, ReadResult)
-            assert [entry.body for entry in result.entries] == [b"before", b"after"]
+            assert [entry.body for entry in result.entries] == [
+                body_of(b"before"),
+                body_of(b"after"),
+            ]

@@ -186,7 +186,7 @@ def test_entries_that_cannot_be_taken_apart(tmp_path: Path):
     @story(tmp_path, log_limits=LogLimits(plain_bytes_max=50_000))
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
-        bodies = [builder.body(Compression.ZSTD), b"\x01\x01\x00\x00\x09\x00\x00\x00 no zstd"]
+        bodies = [builder.body(Compression.ZSTD), b"\x01\x01\x00\x00\x40\x00\x00\x00 no zstd"]
         for request, body in enumerate(bodies, 1):
             await appending.call.write(encoded(request, body, 1))
             base = (await appending.next()).base_offset

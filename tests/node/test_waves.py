@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from node.bodies import body_of
 from node.planes import BareClient, PlaneCluster
 from shardlog.checksum import seal_body
 from shardlog.protocol.messages import Append, Appended, Envelope, Register, Registered
@@ -15,7 +16,7 @@ from shardlog_node import data_plane
 from shardlog_node.host import NodeHost
 from shardlog_node.waves import BYTES_ENOUGH, LOOKS_MAX, Wave
 
-BODY = b"body"
+BODY = body_of(b"body")
 
 
 def asked(client: str) -> Envelope:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardlog.transport import compression
-from shardlog.transport.batch import HEAD, PREFIX, Batch, BatchBuilder, Record
+from shardlog.transport.batch import (
+    HEAD,
+    PREFIX,
+    RECORDS_MAX,
+    Batch,
+    BatchBuilder,
+    Record,
+    flaw_of,
+)
 from shardlog.transport.compression import Compression, CompressionMissing
 from shardlog.transport.failures import MalformedBatch
 from transport.values import TEXT
@@ -105,6 +113,51 @@ def read(body: bytes) -> None:
         return
 
 
+@given(records(), st.sampled_from(Compression), st.binary(max_size=5))
+def test_S13_the_first_bytes_of_a_batch_show_no_flaw(given_records, how, before):
+    body = before + built(given_records, how)
+    assert flaw_of(body, len(given_records), len(before)) is None
+    for other in (0, len(given_records) + 1, RECORDS_MAX + 1, (1 << 32) - 1):
+        assert how is not Compression.NONE or flaw_of(body, other, len(before)) is not None
+    assert flaw_of(body, RECORDS_MAX + 1, len(before)) is not None
+
+
+@given(records(), st.data())
+def test_S13_what_can_be_read_shows_no_flaw(given_records, data):
+    body = bytearray(built(given_records))
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        Batch(bytes(body), len(given_records))
+    except MalformedBatch:
+        return
+    assert flaw_of(bytes(body), len(given_records)) is None
+
+
+@pytest.mark.parametrize("how", [Compression.ZSTD, Compression.LZ4])
+def test_S20_so_many_records_are_refused_before_anything_is_decompressed(how: Compression):
+    count = RECORDS_MAX + 1
+    content = HEAD.pack(count, 0, 0) + bytes(4 * (count + 1))
+    body = PREFIX.pack(how, 1, 0, len(content)) + b"nothing that could be decompressed"
+    with pytest.raises(MalformedBatch, match="more than 1048576"):
+        Batch(body, count)
+    packed = PREFIX.pack(how, 1, 0, len(content)) + compression.compress(how, content)
+    with pytest.raises(MalformedBatch, match="more than 1048576"):
+        Batch(packed)
+
+
+def test_S20_as_many_records_as_a_batch_may_have():
+    content = HEAD.pack(RECORDS_MAX, 0, 0) + bytes(4 * (RECORDS_MAX + 2))
+    body = PREFIX.pack(1, 1, 0, len(content)) + compression.compress(Compression.ZSTD, content)
+    assert flaw_of(body, RECORDS_MAX) is None
+    batch = Batch(body, RECORDS_MAX)
+    assert batch.count == RECORDS_MAX
+    assert next(iter(batch)).value == b""
+    falling = bytearray(content)
+    falling[HEAD.size + 4] = 1
+    with pytest.raises(MalformedBatch, match="never fall"):
+        Batch(PREFIX.pack(0, 1, 0, len(falling)) + bytes(falling))
+
+
 @given(st.binary(max_size=200))
 def test_random_bytes(data):
     read(data)
@@ -156,9 +209,10 @@ def test_ends_never_fall():
 
 
 def test_a_huge_count_costs_nothing():
-    content = HEAD.pack((1 << 32) - 1, 0, 0) + bytes(64)
-    with pytest.raises(MalformedBatch, match="4294967295 records in 80 bytes"):
-        Batch(PREFIX.pack(0, 1, 0, len(content)) + content)
+    for count, why in (((1 << 32) - 1, "more than 1048576"), (1 << 20, "1048576 records in 80")):
+        content = HEAD.pack(count, 0, 0) + bytes(64)
+        with pytest.raises(MalformedBatch, match=why):
+            Batch(PREFIX.pack(0, 1, 0, len(content)) + content)
 
 
 def test_a_huge_promise_costs_nothing():
