@@ -7,11 +7,10 @@ that come at once stay one list, and get one future.
 from __future__ import annotations
 
 import asyncio
-import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from shardlog.checksum import seal_body
 from shardlog.client.failures import ClientFailure, InvalidRecord
@@ -19,6 +18,8 @@ from shardlog.client.records import Range
 from shardlog.transport.batch import BatchBuilder, Headers
 from shardlog.transport.compression import Compression
 
+Octets = bytes | bytearray | memoryview
+"""What values, keys and headers may be given as; they are kept as bytes."""
 _SPREAD_MS = 1 << 32
 TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999: what dates of other systems can hold."""
@@ -81,17 +82,19 @@ class Request:
         self.told = []
 
     def failed(self, failure: ClientFailure) -> None:
+        """`told` is kept for those who want to know whether anybody looks at it."""
         self.settled = True
         fail(self.told, failure)
-        self.told = []
 
 
 def fail(everyone: list[Told], failure: ClientFailure) -> None:
-    for told in everyone:
-        future = told[0].future if isinstance(told, tuple) else told
+    for future in futures_of(everyone):
         if not future.done():
             future.set_exception(failure)
-            future.exception()  # `flush` and `close` tell of it too
+
+
+def futures_of(everyone: list[Told]) -> list[asyncio.Future[Any]]:
+    return [told[0].future if isinstance(told, tuple) else told for told in everyone]
 
 
 class Gathering:
@@ -136,36 +139,77 @@ class Gathering:
         self.gathered_bytes = self._builder.bytes_gathered
 
     def sealed(self, compression: Compression) -> Request:
-        """`InvalidRecord` if something among it can be no record."""
-        try:
-            body = self._builder.body(compression)
-        except (TypeError, ValueError, OverflowError, struct.error) as failure:
-            raise InvalidRecord(f"a record cannot be encoded: {failure}") from failure
+        body = self._builder.body(compression)
         return Request(body, len(self._builder), self.expires_at, self.told)
+
+
+def octets(what: str, content: Octets) -> bytes:
+    """A copy of what is like bytes; `InvalidRecord` for anything else."""
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    raise InvalidRecord(f"{what} is bytes, not {type(content).__name__}")
+
+
+def checked_headers(headers: Headers) -> Headers:
+    """A copy that can be encoded; `InvalidRecord` if there is none."""
+    if isinstance(headers, Mapping):
+        raise InvalidRecord("headers are pairs of name and bytes: of a dict, pass `dict.items()`")
+    made = []
+    try:
+        for name, content in headers:
+            if len(name.encode()) >= 1 << 16:
+                raise InvalidRecord("a header's name has at most 65535 bytes")
+            made.append((name, octets("a header's content", content)))
+    except InvalidRecord:
+        raise
+    except (AttributeError, TypeError, ValueError) as failure:
+        raise InvalidRecord(f"headers are pairs of name and bytes: {failure}") from failure
+    return tuple(made)
 
 
 def check_timestamp(timestamp_ms: int) -> None:
     """`InvalidRecord` outside the years 1 to 9999, where other units than milliseconds lead."""
+    if type(timestamp_ms) is not int:
+        what = type(timestamp_ms).__name__
+        raise InvalidRecord(f"timestamp_ms is an int, milliseconds since 1970, not {what}")
     if not TIMESTAMP_MS_MIN <= timestamp_ms <= TIMESTAMP_MS_MAX:
         raise InvalidRecord(
             f"a timestamp of {timestamp_ms} ms since 1970 is outside the years 1 to 9999"
         )
 
 
+def check_record(
+    value: Octets, key: Octets | None, headers: Headers, timestamp_ms: int | None
+) -> tuple[bytes, bytes | None, Headers]:
+    """What a record is made of, as it is kept; `InvalidRecord` if it can be none."""
+    if type(value) is not bytes:
+        value = octets("a value", value)
+    if key is not None and type(key) is not bytes:
+        key = octets("a key", key)
+    if headers != ():
+        headers = checked_headers(headers)
+    if timestamp_ms is not None:
+        check_timestamp(timestamp_ms)
+    return value, key, headers
+
+
 def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:
-    """What one record takes; anything but bytes is refused."""
-    if not isinstance(value, bytes):
-        raise InvalidRecord(f"a value is bytes, not {type(value).__name__}")
+    """What a record takes that has been checked."""
     size = len(value) + OVERHEAD_BYTES
     if key is not None:
-        if not isinstance(key, bytes):
-            raise InvalidRecord(f"a key is bytes, not {type(key).__name__}")
         size += len(key)
-    for name, content in headers:
-        if len(name.encode(errors="replace")) >= 1 << 16:
-            raise InvalidRecord("a header's name has at most 65535 bytes")
-        size += len(name) + len(content) + 6
+    if headers:
+        size += sum([len(name) + len(content) + 6 for name, content in headers])
     return size
+
+
+def checked_values(values: Iterable[Octets]) -> Sequence[bytes]:
+    """All of them as bytes; `InvalidRecord` says which one is none."""
+    if not isinstance(values, list | tuple):
+        values = list(values)
+    if {bytes}.issuperset(map(type, values)):
+        return cast(Sequence[bytes], values)
+    return [octets(f"value {index}", value) for index, value in enumerate(values)]
 
 
 class Piece(NamedTuple):

@@ -27,7 +27,7 @@ from shardlog.client.patience import Deadline
 from shardlog.client.producer import Producer
 from shardlog.client.raw import NodeRoute, RawReader
 from shardlog.client.reading import EntryStream
-from shardlog.client.records import Record, Start
+from shardlog.client.records import FIRST, Record, Start
 from shardlog.client.route import Route
 from shardlog.transport.compression import Compression
 from shardlog.transport.frames import FIXED, FrameType, encode_register
@@ -84,7 +84,7 @@ class Client:
     async def close(self) -> None:
         """Flush and close all producers, end all readers, and say goodbye to all nodes.
 
-        Raises the first failure of a producer that nobody was told of by `flush` or `close`.
+        Raises the first failure that nobody has seen: neither in a future nor from `flush`.
         """
         if self._closed:
             return
@@ -152,7 +152,7 @@ class Client:
     def batches(
         self,
         shard: str,
-        start: Start = 0,
+        start: Start = FIRST,
         end: int | None = None,
         *,
         deadline_ms: int | None = None,
@@ -169,7 +169,7 @@ class Client:
     def tail_batches(
         self,
         shard: str,
-        start: Start = 0,
+        start: Start = FIRST,
         *,
         deadline_ms: int | None = None,
         from_first_kept: bool = False,
@@ -180,7 +180,7 @@ class Client:
     def read(
         self,
         shard: str,
-        start: Start = 0,
+        start: Start = FIRST,
         end: int | None = None,
         *,
         deadline_ms: int | None = None,
@@ -194,7 +194,7 @@ class Client:
     def tail(
         self,
         shard: str,
-        start: Start = 0,
+        start: Start = FIRST,
         *,
         deadline_ms: int | None = None,
         from_first_kept: bool = False,

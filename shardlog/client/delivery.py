@@ -20,6 +20,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from shardlog.client.background import death_of, start
 from shardlog.client.batching import Request
 from shardlog.client.exchange import Exchange, failure_of
 from shardlog.client.failures import (
@@ -116,14 +117,15 @@ class Delivery:
         if self._channel is not None:
             self._pump()
         elif self._task is None:
-            self._task = self._loop.create_task(self._run())
+            self._begin()
         if self._timer is None:
             self._progress_at = self._loop.time()
             self._timer = self._loop.call_later(self._limits.tick_ms / 1000, self._tick)
 
     async def close(self) -> None:
         """Stop; what is not settled fails."""
-        for task in (self._task, self._doubting):
+        tasks, self._task, self._doubting = (self._task, self._doubting), None, None
+        for task in tasks:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -291,26 +293,36 @@ class Delivery:
 
     # --- the task --------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        self._task = start(self._run())
+        self._task.add_done_callback(self._ran)
+
+    def _ran(self, task: asyncio.Task[None]) -> None:
+        if task is not self._task:
+            return
+        self._task = None
+        if failure := death_of(task):
+            self._fail_all(failure)
+        elif self.is_busy:
+            self._begin()  # something was put after its last look
+
     async def _run(self) -> None:
         """For as long as there is a connection, or somebody waits."""
-        try:
-            while self.is_busy:
-                channel: Channel | None = None
-                try:
-                    channel = await self._route.leader()
-                    if not self.session:
-                        self.session = await self._register(channel)
-                    await self._serve(channel)
-                    continue
-                except Unavailable as failure:
-                    self._last = failure
-                    if channel is not None:
-                        await self._route.hindered(channel, failure)
-                except ClientFailure as failure:
-                    self._fail_all(failure)
-                await asyncio.sleep(self._backoff.next_ms() / 1000)
-        finally:
-            self._task = None
+        while self.is_busy:
+            channel: Channel | None = None
+            try:
+                channel = await self._route.leader()
+                if not self.session:
+                    self.session = await self._register(channel)
+                await self._serve(channel)
+                continue
+            except Unavailable as failure:
+                self._last = failure
+                if channel is not None:
+                    await self._route.hindered(channel, failure)
+            except ClientFailure as failure:
+                self._fail_all(failure)
+            await asyncio.sleep(self._backoff.next_ms() / 1000)
 
     async def _register(self, channel: Channel) -> int:
         frame = await self._exchange.once(channel, encode_register)
@@ -366,21 +378,27 @@ class Delivery:
             self._timer = self._loop.call_later(self._limits.tick_ms / 1000, self._tick)
         stalled = self._stalled_ms() >= self._limits.attempt_ms
         if stalled and self._channel is not None and self._doubting is None:
-            self._doubting = self._loop.create_task(self._doubt(self._channel))
+            self._doubting = start(self._doubt(self._channel))
+            self._doubting.add_done_callback(self._doubted)
 
     def _stalled_ms(self) -> float:
         return 1000 * (self._loop.time() - self._progress_at)
 
     async def _doubt(self, channel: Channel) -> None:
         """Nothing was answered for long: go to whoever leads now, or send it all again."""
-        try:
-            changed = await self._route.reconsider(channel)
-            late = self._stalled_ms() >= 2 * self._limits.attempt_ms
-            if self._channel is channel and (changed or late):
-                ms = self._stalled_ms()
-                self._break(NoAnswer(f"{channel.link.address} has not answered for {ms:.0f} ms"))
-        finally:
-            self._doubting = None
+        changed = await self._route.reconsider(channel)
+        late = self._stalled_ms() >= 2 * self._limits.attempt_ms
+        if self._channel is channel and (changed or late):
+            ms = self._stalled_ms()
+            self._break(NoAnswer(f"{channel.link.address} has not answered for {ms:.0f} ms"))
+
+    def _doubted(self, task: asyncio.Task[None]) -> None:
+        if task is not self._doubting:
+            return
+        self._doubting = None
+        if failure := death_of(task):
+            self._fail_all(failure)
+            self._break(None)
 
     def _expire(self) -> None:
         now = self._loop.time()

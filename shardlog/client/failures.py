@@ -51,6 +51,13 @@ class Closed(ClientFailure):
     """The client, or this producer of it, has been closed."""
 
 
+class InternalFailure(ClientFailure):
+    """The client itself has failed, in a way that is a bug; `__cause__` is what happened."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the client has failed (a bug: please report it): {reason}")
+
+
 # --- the shard's -------------------------------------------------------------------------------
 
 

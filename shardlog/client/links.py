@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 
+from shardlog.client.background import result_of, start
 from shardlog.client.directory import split_address
 from shardlog.client.failures import Closed, NodeRejected, Unreachable
 from shardlog.client.limits import ClientLimits
@@ -38,10 +39,10 @@ class Links:
             return link
         opening = self._opening.get(address)
         if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._connect(address))
+            opening = start(self._connect(address))
+            opening.add_done_callback(lambda _: self._opening.pop(address))
             self._opening[address] = opening
-            opening.add_done_callback(_retrieved)
-        return await asyncio.shield(opening)
+        return await result_of(opening)
 
     async def _connect(self, address: str) -> Link:
         link = Link(address, self._limits.reads_max, self._limits.tails_max)
@@ -63,8 +64,6 @@ class Links:
             raise NodeRejected(address, str(failure)) from failure
         except TransportFailure as failure:
             raise Unreachable(str(failure)) from failure
-        finally:
-            del self._opening[address]
         self._open = {at: each for at, each in self._open.items() if each.is_open}
         self._open[address] = link
         return link
@@ -80,9 +79,3 @@ class Links:
             link.connection.close()
         for link in self._open.values():
             await link.connection.closed()
-
-
-def _retrieved(opening: asyncio.Task[Link]) -> None:
-    """Whoever waited for it may be gone."""
-    if not opening.cancelled():
-        opening.exception()

@@ -13,11 +13,12 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from shardlog.client.batching import Request, Told
+from shardlog.client.batching import Request, Told, futures_of
 from shardlog.client.delivery import Delivery
 from shardlog.client.exchange import Exchange
 from shardlog.client.failures import ClientFailure, Closed, OffsetForgotten
 from shardlog.client.limits import REQUESTS_MAX
+from shardlog.client.unseen import silence
 
 
 class NumberedProducer:
@@ -86,6 +87,7 @@ class NumberedProducer:
 
     def _settled(self, request: Request, failure: ClientFailure | None) -> None:
         self._unsettled -= 1
+        silence(futures_of(request.told))
         if failure is not None and not isinstance(failure, OffsetForgotten):
             self._failure = self._failure or failure
         if self._change is not None and not self._change.done():

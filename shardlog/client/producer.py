@@ -9,18 +9,22 @@ nothing.  All that waits is bounded by `buffer_bytes_max`, which one call may ex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from shardlog.client.background import typed
 from shardlog.client.batching import (
     OVERHEAD_BYTES,
     Gathering,
     Group,
+    Octets,
     Piece,
     Request,
-    check_timestamp,
+    check_record,
+    checked_values,
     fail,
+    futures_of,
     pieces,
     record_bytes,
 )
@@ -32,11 +36,11 @@ from shardlog.client.failures import (
     Closed,
     DeadlineExceeded,
     InvalidArgument,
-    InvalidRecord,
     RecordTooLarge,
 )
 from shardlog.client.limits import REQUESTS_MAX
 from shardlog.client.records import Range
+from shardlog.client.unseen import UnseenFailures
 from shardlog.transport.batch import Headers
 from shardlog.transport.compression import Compression, CompressionMissing, compress
 
@@ -45,7 +49,7 @@ class Producer:
     """Appends to one shard, in the order of the calls; made by `Client.producer`.
 
     A future that is dropped loses nothing: `flush` and `close` raise the first failure since the
-    last `flush`.
+    last `flush` that nobody has seen in its future.
     """
 
     def __init__(
@@ -87,7 +91,7 @@ class Producer:
         self._lingering: asyncio.Handle | None = None
         self._lingers = False  # while others are under way
         self._ripe = False  # has lingered, and waits for an answer to others
-        self._failure: ClientFailure | None = None
+        self._unseen: UnseenFailures[asyncio.Future[Any]] = UnseenFailures(_is_seen)
         self._closed = False
         self._change: asyncio.Future[None] | None = None
 
@@ -96,22 +100,29 @@ class Producer:
         """The session in use; 0 while there is none."""
         return self._delivery.session
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `until_room` would return at once."""
+        return self._closed or self.buffered_bytes < self._buffer_bytes_max
+
     # --- appending -------------------------------------------------------------------------------
 
     def send(
         self,
-        value: bytes,
-        key: bytes | None = None,
+        value: Octets,
+        key: Octets | None = None,
         *,
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[int]:
-        """Append a record; the future has its offset.  `BufferFull` if there is no room."""
+        """Append a record; the future has its offset.
+
+        Raises `InvalidRecord` if it cannot be appended, and `BufferFull` if there is no room.
+        """
+        value, key, headers = check_record(value, key, headers, timestamp_ms)
         size = record_bytes(value, key, headers)
         if size > self._record_bytes_max:
             raise RecordTooLarge(size, self._record_bytes_max)
-        if timestamp_ms is not None:
-            check_timestamp(timestamp_ms)
         self._check_room()
         gathering = self._gathering
         if gathering is not None and not (
@@ -130,12 +141,13 @@ class Producer:
             self._seal()
         return future
 
-    def send_many(self, values: Sequence[bytes]) -> asyncio.Future[list[Range]]:
+    def send_many(self, values: Iterable[Octets]) -> asyncio.Future[list[Range]]:
         """Append many records that are a value and nothing else, with one future for all.
 
-        It has the ranges of offsets that they got, in the order of the values.  If any of them
-        cannot be appended it fails, whatever became of the others.
+        It has the ranges of offsets that they got, in the order of the values.  Raises as `send`
+        does, and then none of them is appended; a future that fails says nothing of the others.
         """
+        values = checked_values(values)
         self._check_room()
         future: asyncio.Future[list[Range]] = self._loop.create_future()
         if not values:
@@ -168,8 +180,8 @@ class Producer:
 
     async def append(
         self,
-        value: bytes,
-        key: bytes | None = None,
+        value: Octets,
+        key: Octets | None = None,
         *,
         headers: Headers = (),
         timestamp_ms: int | None = None,
@@ -179,31 +191,31 @@ class Producer:
             await self.until_room()
         return await self.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
 
-    async def append_many(self, values: Sequence[bytes]) -> list[Range]:
+    async def append_many(self, values: Iterable[Octets]) -> list[Range]:
         """Append many values, waiting for room if need be, and return their offsets."""
         await self.until_room()
         return await self.send_many(values)
 
     async def until_room(self) -> None:
         """Return when `send` and `send_many` take more; `DeadlineExceeded` if it takes too long."""
-        if self.buffered_bytes < self._buffer_bytes_max:
+        if self.has_room:
             return
         try:
             async with asyncio.timeout(self._deadline_ms / 1000):
-                while self.buffered_bytes >= self._buffer_bytes_max and not self._closed:
+                while not self.has_room:
                     await self._changed()
         except TimeoutError as failure:
             what = f"finding room for {self.shard!r}"
             raise DeadlineExceeded(what, self._deadline_ms) from failure
 
     async def flush(self) -> None:
-        """Send what is gathered, wait for all answers; raises the first failure there was."""
+        """Send what is gathered, wait for all answers; raises the first failure nobody has seen."""
         if self._gathering is not None:
             self._seal()
         for request in self._delivery.unsettled:
             while not request.settled:
                 await self._changed()
-        failure, self._failure = self._failure, None
+        failure = self._unseen.take()
         if failure is not None:
             raise failure
 
@@ -219,6 +231,7 @@ class Producer:
             if self._gathering is not None:
                 self._seal()
             await self._delivery.close()
+            self._unseen.take()  # they fail because it is closed
 
     async def __aenter__(self) -> Self:
         return self
@@ -271,18 +284,18 @@ class Producer:
             return
         try:
             request = gathering.sealed(self._compression)
-        except InvalidRecord as failure:
-            fail(gathering.told, failure)
+        except Exception as failure:
+            fail(gathering.told, typed(failure))
             self.buffered_bytes -= gathering.gathered_bytes
-            self._failure = self._failure or failure
+            self._unseen.add(typed(failure), futures_of(gathering.told))
             return
         self.buffered_bytes += len(request.body) - gathering.gathered_bytes
         self._delivery.put(request)
 
     def _settled(self, request: Request, failure: ClientFailure | None) -> None:
         self.buffered_bytes -= len(request.body)
-        if failure is not None and self._failure is None:
-            self._failure = failure
+        if failure is not None:
+            self._unseen.add(failure, futures_of(request.told))
         if (self._ripe and (failure is not None or self._delivery.is_free)) or (
             self._lingers and self._delivery.is_idle
         ):
@@ -296,3 +309,8 @@ class Producer:
         if self._change is None:
             self._change = self._loop.create_future()
         await asyncio.shield(self._change)
+
+
+def _is_seen(future: asyncio.Future[Any]) -> bool:
+    """Whether its exception has been retrieved: what asyncio keeps to log those that were not."""
+    return not future.cancelled() and not future._log_traceback

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import NamedTuple
 
+from shardlog.client import background
 from shardlog.client.directory import Directory
 from shardlog.client.exchange import Exchange
 from shardlog.client.failures import (
@@ -125,12 +126,12 @@ class RawReader:
         `parent` is the checksum of the entry before, if that is known: then one begins at `start`.
         """
         at = Continuity(start, parent)
-        asked = asyncio.ensure_future(self._read(at.next)) if start < end else None
+        asked = background.start(self._read(at.next)) if start < end else None
         deadline = self._deadline()
         try:
             while asked is not None:
-                found = await self._taken(at, await asked)
-                asked = asyncio.ensure_future(self._read(at.next)) if at.next < end else None
+                found = await self._taken(at, await background.result_of(asked))
+                asked = background.start(self._read(at.next)) if at.next < end else None
                 if found:
                     deadline = self._deadline()
                     yield [entry for entry in found if entry.header.base < end]

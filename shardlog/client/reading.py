@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from shardlog.client.background import death_of, start
 from shardlog.client.exchange import Exchange
 from shardlog.client.failures import (
     Closed,
@@ -69,7 +70,8 @@ class EntryStream:
         self._from = start
         self._deadline_ms = deadline_ms
         self._follow = follow
-        self._from_first_kept = from_first_kept
+        # A trim may overtake who looked up where the log begins.
+        self._from_first_kept = from_first_kept or isinstance(start, FirstKept)
         self._running = running
         self._at = Continuity(0)
         self._portion = Portion(exchange.limits)
@@ -88,12 +90,11 @@ class EntryStream:
             if self._closed:
                 raise Closed("the reader is closed")
             if self._fetching is None:
-                self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+                self._fetching = start(self._fetch())
                 self._fetching.add_done_callback(self._fetched)
                 self._running.add(self)
             if self._fetching.done():
-                self._fetching.result()
-                raise StopAsyncIteration
+                raise death_of(self._fetching) or StopAsyncIteration
             self._news.clear()
             await self._news.wait()
         header, body = self._ready.popleft()
@@ -128,8 +129,6 @@ class EntryStream:
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._running.discard(self)
-        if not task.cancelled():
-            task.exception()  # whoever asks for the next entry is told
         self._news.set()
 
     def records(self, entry: EntryBatch) -> Iterator[Record]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from shardlog.client.background import result_of, start
 from shardlog.client.directory import Directory, Placement
 from shardlog.client.failures import (
     Busy,
@@ -56,9 +57,9 @@ class Route:
         if self._finding is None:
             self._stale = self._stale or found is not None
             self._channel = None
-            self._finding = asyncio.get_running_loop().create_task(self._find())
+            self._finding = start(self._find())
             self._finding.add_done_callback(self._found)
-        return await asyncio.shield(self._finding)
+        return await result_of(self._finding)
 
     def _found(self, finding: asyncio.Task[Channel]) -> None:
         self._finding = None

@@ -205,7 +205,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         buffers, self._gathered = self._gathered, []
         self._gathered_bytes = 0
-        self.transport.writelines(buffers)
+        try:
+            self.transport.writelines(buffers)
+        except RuntimeError:
+            return  # uvloop's, of a transport that the loop itself has closed
         if self._was_full:
             self._tell_of_room()
 

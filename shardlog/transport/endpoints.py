@@ -60,7 +60,7 @@ async def connect(
         raise DeadlineExceeded(f"{host}:{port} did not answer in {timeout_ms} ms") from failure
     except ssl.SSLError as failure:
         raise NotPermitted(f"{host}:{port}: {failure}") from failure
-    except OSError as failure:
+    except (OSError, UnicodeError) as failure:  # no such host, or a name that none can have
         raise Unreachable(f"{host}:{port}: {failure}") from failure
     except asyncio.CancelledError:
         connection.close()

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlog.client.batching import Gathering, Group, Piece, fail, pieces, record_bytes
+from shardlog.client.batching import (
+    Gathering,
+    Group,
+    Piece,
+    check_record,
+    fail,
+    pieces,
+    record_bytes,
+)
 from shardlog.client.failures import Closed, InvalidRecord
 from shardlog.client.records import Range
 from shardlog.transport.batch import Batch
@@ -84,15 +92,7 @@ def test_what_can_be_no_record_is_refused():
         (b"", None, [("n" * 65_536, b"")]),
     ):
         with pytest.raises(InvalidRecord):
-            record_bytes(value, key, headers)  # type: ignore[arg-type]
-
-    @within_a_loop
-    async def _() -> None:
-        gathering = Gathering(0.0)
-        group = Group(asyncio.get_running_loop().create_future(), 1)
-        gathering.add_many(Piece(["text"], 4), group)  # type: ignore[list-item]
-        with pytest.raises(InvalidRecord):
-            gathering.sealed(Compression.NONE)
+            check_record(value, key, headers, None)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=60), st.integers(-10, 200),

@@ -153,8 +153,7 @@ def test_T7_eviction_is_told_where_the_fate_is_unknown(tmp_path: Path):
                 await future
             assert told.value.session == session
             assert told.value.fate_unknown
-        with pytest.raises(SessionEvicted):
-            await producer.flush()
+        await producer.flush()
         assert await producer.append(b"later") > first
         assert producer.session not in (0, session)
         assert [record.value for record in await s.records()] == [
@@ -249,8 +248,7 @@ def test_a_deadline_ends_it_and_the_fate_is_told(tmp_path: Path):
         assert unknown == [True] * 32 + [False] * 8
         for proxy in s.proxies.values():
             proxy.to_client = True
-        with pytest.raises(DeadlineExceeded):
-            await producer.flush()
+        await producer.flush()
         await producer.append(b"later")
         values = [record.value for record in await s.records()]
         assert values == [b"first", *[b"%d" % n for n in range(32)], b"later"]

@@ -105,8 +105,7 @@ def test_a_shard_that_does_not_exist(tmp_path: Path):
         with pytest.raises(NoSuchShard):
             async for _ in s.client.read("other"):
                 pass
-        with pytest.raises(NoSuchShard):
-            await producer.close()
+        await producer.close()
 
 
 def test_addresses_that_hold_no_such_shard_are_tried_until_the_deadline(tmp_path: Path):
@@ -120,8 +119,7 @@ def test_addresses_that_hold_no_such_shard_are_tried_until_the_deadline(tmp_path
             await producer.append(b"x")
         assert isinstance(told.value.last, NoSuchShard)
         assert not told.value.fate_unknown
-        with pytest.raises(DeadlineExceeded):
-            await producer.close()
+        await producer.close()
 
 
 def test_a_shard_that_comes_to_the_addresses_is_found(tmp_path: Path):
@@ -147,8 +145,7 @@ def test_nobody_there_ends_with_the_deadline(unused_address: str):
                 with pytest.raises(DeadlineExceeded) as told:
                     await producer.append(b"x")
                 assert not told.value.fate_unknown
-                with pytest.raises(DeadlineExceeded):
-                    await producer.flush()
+                await producer.flush()
 
     asyncio.run(whole())
 
@@ -165,5 +162,4 @@ def test_no_majority_ends_with_the_deadline(tmp_path: Path):
         assert told.value.fate_unknown
         with pytest.raises(DeadlineExceeded):
             await s.client.end(SHARD, deadline_ms=500)
-        with pytest.raises(DeadlineExceeded):
-            await producer.close()
+        await producer.close()

@@ -142,13 +142,18 @@ def test_what_has_been_trimmed(tmp_path: Path):
         while log.first != first:  # only what is applied is dropped
             await s.cluster.coordinator.command(SHARD, TrimShard(first))
             await asyncio.sleep(0.01)
-        for reading in (s.client.read(SHARD), s.client.tail(SHARD, offsets[0])):
+        for reading in (s.client.read(SHARD, 0), s.client.tail(SHARD, offsets[0])):
             with pytest.raises(OffsetTrimmed) as told:
                 await anext(reading)
             assert told.value.first == first
-        kept = [record.offset async for record in s.client.read(SHARD, FIRST)]
+        for reading in (s.client.read(SHARD), s.client.read(SHARD, FIRST), s.client.tail(SHARD)):
+            assert (await anext(reading)).offset == first  # point 12
+        async for entry in s.client.batches(SHARD):
+            assert entry.base_offset == first
+            break
+        kept = [record.offset async for record in s.client.read(SHARD)]
         assert kept == offsets[7:]
-        kept = [record.offset async for record in s.client.read(SHARD, from_first_kept=True)]
+        kept = [record.offset async for record in s.client.read(SHARD, 0, from_first_kept=True)]
         assert kept == offsets[7:]
         assert await s.client.first(SHARD) == first
         assert await s.client.end(SHARD) == offsets[-1] + 1

@@ -1,12 +1,13 @@
 """Connections of the data plane: greeting, sending, ending; on both loops."""
 
 import asyncio
+import time
 
 import pytest
 
 from shardlog.transport import frames, handshake
 from shardlog.transport.connection import Connection, ConnectionLimits, State
-from shardlog.transport.endpoints import Inbox
+from shardlog.transport.endpoints import Inbox, connect
 from shardlog.transport.failures import (
     ConnectionRefused,
     DeadlineExceeded,
@@ -219,5 +220,45 @@ def test_a_listener_that_closes_says_goodbye(run):
         assert connection.state is State.CLOSED
         assert "going down" in str(connection.failure)
         assert inbox.failures == [connection.failure]
+
+    run(story())
+
+
+def test_B1_a_connect_that_times_out_while_the_loop_stands_still_fails_as_documented(run):
+    async def story():
+        async with node() as listener:
+            loop = asyncio.get_running_loop()
+            for turns in range(8):
+                # The loop stands still for longer than the connection may take, at one stage of it
+                # after the other: what uvloop has closed by then takes no goodbye.
+                connecting = loop.create_task(client(listener, Inbox(), timeout_ms=20))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                time.sleep(0.05)
+                try:
+                    connection = await connecting
+                except DeadlineExceeded:
+                    continue
+                connection.close()
+                await connection.closed()
+
+    run(story())
+
+
+def test_B1_a_host_name_that_is_none_is_unreachable(run):
+    async def story():
+        async with node() as listener:
+            listener_port = listener.address[1]
+            with pytest.raises(Unreachable):
+                await connect(
+                    "a" * 70,
+                    listener_port,
+                    name="client-1",
+                    role=Role.CLIENT,
+                    receiver=Inbox(),
+                    limits=ConnectionLimits(),
+                    wall_ns=time.time_ns,
+                    timeout_ms=10_000,
+                )
 
     run(story())
