@@ -19,6 +19,7 @@ from shardlog.client.failures import (
     Refused,
 )
 from shardlog.protocol.failures import Illegal
+from shardlog.transport.batch import BatchBuilder
 from shardlog_node.data_plane import PlaneLimits
 
 
@@ -226,9 +227,11 @@ def test_B4_a_numbered_request_that_is_refused_is_certainly_not_appended(tmp_pat
     @story(tmp_path, plane_limits=PlaneLimits(entry_bytes_max=2_000))
     async def _(s: Story) -> None:
         session = await s.client.register(SHARD)
+        body = BatchBuilder()
+        body.append(bytes(3_000))
         with pytest.raises(Refused, match="more than 2000") as refused:
             async with s.client.numbered(SHARD, session) as producer:
-                await producer.append(bytes(3_000), 1)
+                await producer.append(body.body(), 1)
         assert not refused.value.fate_unknown
         assert await s.records() == []
 
