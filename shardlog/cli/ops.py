@@ -65,10 +65,11 @@ def abort(shard: str, cluster: Cluster) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_options
 def trim(shard: str, first: int, yes: bool, cluster: Cluster) -> None:
-    """Have the leader of SHARD drop committed records below offset FIRST.
+    """Ask the leader of SHARD to drop committed records below offset FIRST.
 
-    It drops whole entries as soon as they are applied; one that dies before that drops none: ask
-    again then. FIRST beyond the end of the log is refused.
+    It drops whole entries as soon as they are applied. Nobody keeps what was asked: if the leader
+    stops before that, nothing is dropped, and you have to ask again. FIRST beyond the end of the
+    log is refused.
     """
     cluster.shard(shard)
     begin, end = _extent(cluster, shard)
@@ -76,8 +77,8 @@ def trim(shard: str, first: int, yes: bool, cluster: Cluster) -> None:
     if most and first <= end and not yes:  # beyond the end the cluster says no
         confirm(f"Drop up to {most} records of {shard}, offsets {begin} to {first - 1}?")
     _ask(cluster, shard, {"operation": "trim", "first": first})
-    told = f"the leader of {shard} is told to drop records below offset {first}"
-    click.echo(f"{told}, {most} at most")
+    asked = f"the leader of {shard} is asked to drop records below offset {first}"
+    click.echo(f"{asked}, {most} at most")
 
 
 def _extent(cluster: Cluster, shard: str) -> tuple[int, int]:

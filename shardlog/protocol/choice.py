@@ -312,6 +312,12 @@ def _matched(kept: Kept, log: Possible) -> int:
     return divergence(log.answer.history, log.end, kept.history, kept.end)
 
 
+def _can_be_filled(kept: Kept, log: Possible, logs: Iterable[Possible]) -> bool:
+    """Whether somebody still has what this one lacks first: others may have trimmed it."""
+    at = _matched(kept, log)
+    return at >= kept.end or any(other.answer.first <= at < _matched(kept, other) for other in logs)
+
+
 def _leader(
     kept: Kept,
     logs: Mapping[Member, Possible],
@@ -325,7 +331,13 @@ def _leader(
 
     That a node is not to stop, then a hand-over, then fewer leaders, only break ties.
     """
-    candidates = [member for member in final if member in logs and not logs[member].answer.syncing]
+    candidates = [
+        member
+        for member in final
+        if member in logs
+        and not logs[member].answer.syncing
+        and _can_be_filled(kept, logs[member], logs.values())
+    ]
 
     def merit(member: Member) -> tuple[bool, int, int, bool, bool, int]:
         log = logs[member]

@@ -166,7 +166,10 @@ class CompareAndSwap:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The command stands in the metadata, or has been carried out."""
+    """The command stands in the metadata, or has been carried out.
+
+    Of TrimShard and Promote it only says that the leader is asked: nobody asks the next one.
+    """
 
     number: int
 

@@ -60,8 +60,9 @@ class Coordinator(CoordinatorState):
         if isinstance(event, Tick):
             self._tick()
         elif isinstance(event, Received):
-            if self.record is not None and event.envelope.shard == self.shard:
-                self._receive(event.envelope, self.record)
+            record = self.record
+            if record is not None and not record.halted and event.envelope.shard == self.shard:
+                self._receive(event.envelope, record)
         elif isinstance(event, Loaded):
             self._learn(event.version, event.shard)
         elif isinstance(event, Swapped):
@@ -91,10 +92,12 @@ class Coordinator(CoordinatorState):
             if self.now_ms - self.wrote_ms >= self.limits.write_timeout_ms:
                 self.doubt_write()
                 self.reject("the metadata did not answer: it may be done, or not")
-        elif self.record is not None and not self.record.halted:
+        elif self.record is not None:
             self._drive(self.record)
 
     def _drive(self, record: Shard) -> None:
+        if record.halted:
+            return
         if record.status is Status.CREATING:
             tending.drive_creating(self, record)
         elif record.status is Status.ELECTION:

@@ -139,9 +139,10 @@ def _decide(
 
 
 def _exclude(c: CoordinatorState, record: Shard, member: Member) -> None:
-    """Somebody else next time; once all have failed, everyone but the last may try again."""
+    """Somebody else next time; once all in reach have failed, all but the last may try again."""
     c.excluded = tuple(dict.fromkeys((*c.excluded, member)))
-    if set(record.final_ensemble) <= set(c.excluded):
+    answered = c.election.answers if c.election else {}
+    if all(each in c.excluded for each in record.final_ensemble if each in answered):
         c.excluded = (member,)
 
 
@@ -229,6 +230,7 @@ def became(c: CoordinatorState, record: Shard, envelope: Envelope, message: Beca
             phase=None,
             preferred=None,
             accepting=None,
+            losses=tuple(each for each in record.losses if each.id not in message.needless),
             removed=(*record.removed, *gone),
             changed_in=record.epoch if record.change else record.changed_in,
         )

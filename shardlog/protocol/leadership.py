@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import Limits
-from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.entry import EntryId, Header, Member
 from shardlog.protocol.messages import CursorStatus, Kept, Reconfiguration
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy, reached
 from shardlog.protocol.sessions import SessionTable
@@ -48,6 +48,7 @@ class Leadership:
         "fetching",
         "kept",
         "losses",
+        "needless",
         "opened",
         "operator",
         "paused_until_ms",
@@ -80,6 +81,8 @@ class Leadership:
         self.sources = sources
         # What nobody can supply any more, by the word of people.
         self.losses = losses
+        # And which of that stands in the log all the same; told when the epoch is open.
+        self.needless: tuple[EntryId, ...] = ()
         self.tries = 0
         # Whether the epoch-start entry has been written: only then clients are served.
         self.serving = False

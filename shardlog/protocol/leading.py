@@ -64,7 +64,7 @@ def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) ->
     if lead and r.epoch == message.epoch and same_election(r.election, message.election):
         lead.operator = envelope.src
         if lead.serving and lead.opened == r.epoch:
-            r.answer(envelope, BecameLeader(r.epoch))
+            r.answer(envelope, BecameLeader(r.epoch, lead.needless))
         return
     cut = divergence(r.history, r.log.may_end, message.kept.history, message.kept.end)
     refusal = refusal_to_lead(r, message, cut)
@@ -157,7 +157,9 @@ def opened(r: ReplicaState, promise: Promise) -> None:
     lead.opened = r.epoch
     r.durable_end = max(r.durable_end, promise.end)
     if lead.epoch_first == lead.tenure_first:
-        r.send(promise.to, BecameLeader(r.epoch))
+        lead.needless = losing.needless(r, lead)
+        lead.losses = tuple(each for each in lead.losses if each.id not in lead.needless)
+        r.send(promise.to, BecameLeader(r.epoch, lead.needless))
     elif lead.change is None:
         r.send(promise.to, Aborted(r.epoch))
     else:
@@ -219,9 +221,9 @@ def add_cursor(
     if answer.open_tail:
         # It says itself that its tail is in doubt: it is filled again, and is no lost disk.
         cursor.promised = min(cursor.promised, answer.end)
-    if answer.syncing and answer.commit <= cut:
-        # Where it starts over all is committed; we may not know yet, and it cannot ack before.
-        commit_to(r, lead, min(answer.commit, r.log.end))
+    # What it has trimmed, or starts over behind, is committed.  We may not know yet: nobody else
+    # may keep what is bad here below, and one that starts over cannot ack before.
+    commit_to(r, lead, min(answer.commit if answer.syncing else answer.first, r.log.end))
     wiped = plan.plan is Plan.WIPE or answer.syncing
     cursor.snapshot = describe(r) if wiped else None
     return None

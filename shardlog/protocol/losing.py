@@ -16,10 +16,11 @@ nothing below anybody's commit offset is ever given up like that.
 from __future__ import annotations
 
 from shardlog.protocol import following
-from shardlog.protocol.entry import Entry, Header, Kind, marker
+from shardlog.protocol.entry import Entry, EntryId, Header, Kind, marker
 from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import epoch_at
 from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.log import Log
 from shardlog.protocol.replica_state import ReplicaState
 
 
@@ -36,6 +37,22 @@ def settle(r: ReplicaState, lead: Leadership) -> bool:
         r.tail_until = lead.kept.end
         following.close_tail(r)
     return wrote
+
+
+def needless(r: ReplicaState, lead: Leadership) -> tuple[EntryId, ...]:
+    """The losses that stand in our log after all, so that nobody needs the permit any more.
+
+    It would be taken the next time that just these entries are damaged, without a word (rule 23).
+    """
+    return tuple(lost.id for lost in lead.losses if _stands(r.log, lost))
+
+
+def _stands(log: Log, lost: Header) -> bool:
+    found = log.between(lost.base, max(lost.end, lost.base + 1))
+    if not found or found[0].id != lost.id or found[-1].end < lost.end:
+        return False
+    gone = (Kind.LOST, Kind.UNKNOWN)
+    return all(each.kind not in gone and each.base not in log.marks for each in found)
 
 
 def _mark(r: ReplicaState, lead: Leadership, lost: Header) -> bool:

@@ -283,7 +283,10 @@ class FenceAnswer(Message):
 
 @value
 class BecameLeader(Message):
+    """The epoch is open.  `needless` are losses that were permitted, and stand in the log whole."""
+
     epoch: int
+    needless: tuple[EntryId, ...] = ()
 
 
 @value

@@ -299,7 +299,7 @@ def _name(c: CoordinatorState, record: Shard, joining: Joining) -> None:
     told = c.created.get(joining.node)
     if told is not None and joining.old == (joining.node, told):
         c.created.clear()
-        if tending.is_below_promise(c, record, joining.old):
+        if tending.is_given_up(c, record, joining.old):
             c.send(joining.old, Destroy())
         else:
             # The replica is there: the refusals were late, or its volume was away for a while.

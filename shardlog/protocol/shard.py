@@ -53,7 +53,8 @@ class Shard:
     `change` and `phase` go together.  `removed` are replicas still to be destroyed: all, while
     DELETING.  `preferred` is who a running election should choose among equals.  `halted` says why
     nothing more is done.  `accepting` is the entry that a person has given up, should the running
-    election find no copy of it; `losses` are the headers of what was, for good.
+    election find no copy of it; `losses` are the headers of what was, unless a leader has it after
+    all.
     `election` is the id of the election that chose the leader, or is about to.  `changed_in` is the
     epoch of the last change of the ensemble, completed or given up.
     """

@@ -33,6 +33,7 @@ from shardlog.protocol.messages import (
     StatusReport,
     StatusRequest,
 )
+from shardlog.protocol.quorum import replicated_end
 from shardlog.protocol.shard import Joining, Shard, Status
 from shardlog.protocol.suspicion import Seen, election_possible, given_up, leader_works
 from shardlog.protocol.upkeep import USUAL
@@ -224,15 +225,27 @@ def lost_members(c: CoordinatorState, record: Shard) -> list[Member]:
     return [
         member
         for member in record.ensemble
-        if c.lost.get(member, 0) >= LOST_REPORTS_MIN or is_below_promise(c, record, member)
+        if c.lost.get(member, 0) >= LOST_REPORTS_MIN or is_given_up(c, record, member)
     ]
 
 
-def is_below_promise(c: CoordinatorState, record: Shard, member: Member) -> bool:
-    """Whether the leader found that the member holds less than it acknowledged (rule 15)."""
+def is_given_up(c: CoordinatorState, record: Shard, member: Member) -> bool:
+    """Whether the member holds less than it acknowledged (rule 15), and can be spared.
+
+    What it still has is destroyed with it, so the others have to hold all that is committed: a
+    replication quorum, or all of them where there are fewer.
+    """
     leader = c.seen.get(record.leader) if record.leader else None
-    cursors = leader.report.cursors if leader else ()
-    return any(each.lost and each.member == member for each in cursors)
+    if leader is None:
+        return False
+    cursors, commit = leader.report.cursors, leader.report.commit
+    if not any(each.lost and each.member == member for each in cursors):
+        return False
+    ends = {each.member: each.acked for each in cursors if not (each.lost or each.standby)}
+    ends[leader.report.member] = commit
+    others = [each for each in record.ensemble if each != member]
+    enough = min(record.quorum.of(len(record.ensemble)).replication, len(others))
+    return replicated_end(enough, (ends.get(each, 0) for each in others)) >= commit
 
 
 def tend_followers(c: CoordinatorState, record: Shard) -> None:

@@ -30,12 +30,15 @@ from shardlog.protocol.messages import (
     Ack,
     AddFollower,
     Appended,
+    BecomeLeader,
     Entries,
+    Envelope,
     Fence,
     FenceAnswer,
     Heartbeat,
     Refused,
 )
+from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
 
 LONG_MS = 4 * CoordinatorLimits().election_timeout_ms
@@ -187,6 +190,38 @@ def test_rule_21_BelowCommit_between_members_halts_the_shard():
     )
 
 
+@pytest.mark.parametrize("order", ["cdae", "acde"])
+def test_rule_21_H4_2_a_shard_that_halts_in_an_election_chooses_nobody(order):
+    """Those who know nothing of the change are a fencing quorum, and answer too."""
+    cluster = Cluster("abcdef", operators=["op"])
+    cluster.bring_up("abcde")
+    old = cluster.record
+    for name in "cde":
+        cluster.kill(name)
+    cluster.command(Swap("e", "f"))
+    cluster.run_until(lambda: "f" in [each.node for each in cluster.record.ensemble], LONG_MS)
+    restart_all(cluster, "f")
+    for name in "cde":
+        cluster.revive(name)
+    cluster.restore(old)
+    cluster.hold = lambda e: isinstance(e.message, FenceAnswer)
+    cluster.run_until(lambda: len({each.src for each in cluster.held}) == 5, LONG_MS)
+    epoch = cluster.record.epoch
+    answers = {each.src: each for each in cluster.held if each.message.epoch == epoch}
+    cluster.held.clear()
+    cluster.hold = lambda e: isinstance(e.message, Fence)
+    for name in order:
+        cluster._send(answers[name])
+    cluster.run(LONG_MS)
+    assert cluster.record.halted
+    assert cluster.record.status is Status.ELECTION
+    assert not [each for each in cluster.delivered if cluster_wants(each, epoch)]
+
+
+def cluster_wants(envelope: Envelope, epoch: int) -> bool:
+    return isinstance(envelope.message, BecomeLeader) and envelope.message.epoch == epoch
+
+
 def test_rule_21_H4_2_an_ensemble_that_shrank_by_more_than_quorums_bridge_halts_the_shard():
     """Of five members two went: what two of three committed, three of five need not hold."""
     cluster = Cluster("abcde", operators=["op"])
@@ -242,6 +277,54 @@ def test_rule_21_H4_1_no_epoch_is_led_twice_after_a_backup_of_an_election_is_res
     cluster.run(2 * LONG_MS)
     for each in answers:
         assert cluster.leader().disk.entries[each.base].body == b"acknowledged"
+
+
+def test_rule_21_H4_13_a_number_that_is_led_twice_is_two_epochs():
+    """One node is a fencing quorum, so nobody who reports need know of the election it was in.
+
+    Its number is given again, to another election; whoever took part in the first refuses that,
+    and the coordinator goes above both.
+    """
+    cluster = Cluster("abc", operators=["op"], policy=QuorumPolicy(3, 1))
+    cluster.bring_up("abc")
+    session = cluster.register()
+    backup = cluster.record
+    first, second = [each.node for each in backup.ensemble if each != backup.leader]
+
+    def cut(line: str) -> None:
+        if line.startswith("metadata: ELECTION"):
+            cluster.cut |= {("op", each) for each in "abc" if each != first}
+            cluster.part("a", "b", "c")
+
+    cluster.on_line = cut
+    cluster.command(Promote(first))
+    cluster.run(400)
+    cluster.on_line = lambda line: None
+    led = cluster.nodes[first].replica
+    assert (led.lead is not None, led.epoch) == (True, backup.epoch + 1)
+    cluster.append(session, 1, b"never acknowledged", to=cluster.nodes[first])
+    cluster.kill(first)
+    cluster.cut.clear()
+    cluster.voices.clear()
+    cluster.restore(backup)
+    cluster.run(100)
+    cluster.command(Promote(second))
+    cluster.run_until(lambda: cluster.nodes[second].replica.lead is not None, LONG_MS)
+    again = cluster.nodes[second].replica
+    assert again.epoch == led.epoch
+    assert again.election != led.election
+    cluster.append(session, 1, b"acknowledged", to=cluster.nodes[second])
+    cluster.run(100)
+    cluster.voices.clear()
+    cluster.revive(first)
+    cluster.run(2 * LONG_MS)
+    assert cluster.leader().replica.epoch > led.epoch
+    answer = cluster.append(session, 1, b"acknowledged")
+    assert isinstance(answer, Appended)
+    cluster.run(500)
+    for node in cluster.nodes.values():
+        assert node.disk.entries[answer.base].body == b"acknowledged"
+        assert node.replica.commit > answer.base
 
 
 def test_rule_21_H4_1_a_fence_of_another_election_of_the_same_epoch_is_refused():

@@ -5,10 +5,13 @@ Each was found by an audit, on the machines; the ids H4_n are those of its repor
 
 from dataclasses import replace
 
+import pytest
+
 from protocol.cluster import Cluster
 from protocol.harness import (
     CLIENT,
     MAJORITY,
+    Node,
     acked,
     chain,
     fenced,
@@ -19,7 +22,8 @@ from protocol.harness import (
     restarted,
     sent,
 )
-from shardlog.protocol.coordination import AbortChange, Expand
+from shardlog.protocol.choice import Decision, Waiting, decide
+from shardlog.protocol.coordination import AbortChange, Expand, Promote
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.entry import Header, Kind, Member, sealed
 from shardlog.protocol.failures import NoReplica
@@ -117,6 +121,45 @@ def test_rule_15_H4_6_a_follower_whose_tail_is_in_doubt_is_no_lost_disk():
     assert follower.replica.member == member
     assert (follower.replica.role, follower.replica.log.end) == (Role.FOLLOWER, before)
     assert follower.replica.in_doubt == 0
+
+
+def rolled_back(node: Node, end: int) -> None:
+    """Its volume comes back from an old copy, with the identity that it had."""
+    disk = node.disk
+    for base in [base for base in disk.entries if base >= end]:
+        del disk.entries[base]
+    disk.ridden_commit = min(disk.ridden_commit, end)
+    assert disk.superblock
+    disk.superblock = replace(disk.superblock, commit=min(disk.superblock.commit, end))
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_T5_rule_15_H4_6_nothing_is_destroyed_that_the_others_do_not_hold(away):
+    """b has less than it acknowledged, c has been away: what b still has is the second copy."""
+    cluster = Cluster("abc", operators=["op"])
+    assert cluster.bring_up("abc").name == "a"
+    session = cluster.register()
+    appended(cluster, session, 1, 3)
+    cluster.run(200)
+    if away:
+        cluster.kill("c")
+    appended(cluster, session, 4, 7)
+    cluster.run(1000)
+    b = cluster.nodes["b"]
+    member = b.member
+    cluster.kill("b")
+    rolled_back(b, 8)
+    # Heartbeats are echoed before the first entry comes: so the leader learns of it.
+    cluster.hold = lambda e: e.dst == "b" and isinstance(e.message, Entries | Fetched)
+    cluster.revive("b")
+    cluster.run(300)
+    cluster.release()
+    cluster.run(LONG_MS)
+    destroyed = [each for each in cluster.delivered if isinstance(each.message, Destroy)]
+    assert bool(destroyed) is not away
+    assert (b.member == member) is away
+    assert b.replica.log.end == cluster.leader().replica.log.end
+    appended(cluster, session, 11, 1)
 
 
 def test_rule_13_what_a_follower_cannot_read_any_more_does_not_count():
@@ -256,3 +299,64 @@ def test_rule_13_V9_H5_2_3_a_tail_in_doubt_stays_so_when_the_log_is_started_over
     announce = Announce(3, history, 6, 4, 4, False, snapshot)
     node.receive(announce, Member("a", 1))
     assert (node.replica.log.open_tail, node.replica.in_doubt) == (True, slots)
+
+
+def test_rule_13_H4_14_a_leader_does_not_ask_for_what_a_follower_has_trimmed():
+    """It is behind with its commit offset, and what it cannot read there nobody else keeps."""
+    log = chain([1] * 12)
+    node = restarted("a", log, commit=5, bad={6: Mark.CORRUPT})
+    node.receive(Fence(2))
+    trimmed = fenced_answer("b", log[:10])
+    trimmed = replace(trimmed, first=8, commit=10, slots=())
+    answers = {node.member: node.answer(), trimmed.member: trimmed}
+    ensemble = tuple(Member(name, 1) for name in "abc")
+    decision = decide(answers, (ensemble,), MAJORITY)
+    assert isinstance(decision, Decision)
+    assert decision.leader == node.member
+    message = BecomeLeader(2, ensemble, MAJORITY, decision.kept, decision.sources, (trimmed,))
+    node.receive(message)
+    assert node.replica.commit == 8
+    assert lead_of(node).serving
+
+
+@pytest.mark.parametrize("end", [6, 10])
+def test_V9_H4_15_nobody_leads_who_lacks_what_all_others_have_trimmed(end):
+    """b starts over at 8 and is not through.  What c lacks below can only come from a, which is
+    down; if c reaches further than b, which a quorum that took part in the trim does, c leads."""
+    log = chain([1] * 12)
+    started_over = replace(
+        fenced_answer("b", log[:9]), first=8, commit=8, slots=(), syncing=True, head=0
+    )
+    other = fenced_answer("c", log[:end])
+    answers = {each.member: each for each in (started_over, other)}
+    ensemble = tuple(Member(name, 1) for name in "abc")
+    decision = decide(answers, (ensemble,), MAJORITY)
+    if end == 10:
+        assert isinstance(decision, Decision)
+        assert (decision.leader.node, decision.kept.end) == ("c", 10)
+    else:
+        assert isinstance(decision, Waiting)
+        assert [each.node for each in decision.members] == ["a", "b"]
+
+
+def test_T13_H4_14_those_in_reach_who_failed_to_lead_are_tried_again_in_turn():
+    """c is away for good.  b has the longest log and never leads; a has failed once."""
+    cluster = Cluster("abc", operators=["op"])
+    cluster.bring_up("abc")
+    session = cluster.register()
+    cluster.command(Promote("b"))
+    cluster.run_until(lambda: cluster.record.leader is not None and cluster.led_by == "b", LONG_MS)
+    cluster.run(500)
+    cluster.kill("c")
+    cluster.cut.add(("b", "a"))
+    assert cluster.append(session, 1) is None
+    cluster.kill("b")
+    cluster.cut.clear()
+    failing = ["a", "b"]
+    cluster.hold = lambda e: e.dst in failing and isinstance(e.message, BecomeLeader)
+    cluster.revive("b")
+    cluster.run_until(lambda: {each.dst for each in cluster.held} == {"a", "b"}, 3 * LONG_MS)
+    failing.remove("a")
+    cluster.run_until(lambda: cluster.record.leader is not None, 3 * LONG_MS)
+    assert cluster.led_by == "a"
+    assert cluster.leader().replica.log.end == cluster.nodes["b"].replica.log.end

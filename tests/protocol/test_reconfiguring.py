@@ -28,6 +28,7 @@ from shardlog.protocol.messages import (
     Progress,
     SnapshotInstalled,
     StatusReport,
+    Trim,
 )
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Phase, Status
@@ -476,3 +477,22 @@ def test_a_trim_is_handed_to_the_leader():
     assert isinstance(cluster.command(TrimShard(2)), Accepted)
     cluster.run(200)
     assert {cluster.nodes[node].replica.log.first for node in "abc"} == {2}
+
+
+def test_rule_19_a_trim_is_asked_of_one_leader_and_goes_with_it():
+    """Which is what the answer says: a person asks again."""
+    cluster = up()
+    written(cluster)
+    cluster.hold = lambda e: isinstance(e.message, Trim)
+    assert isinstance(cluster.command(TrimShard(2)), Accepted)
+    cluster.kill(cluster.led_by)
+    cluster.held.clear()
+    cluster.hold = lambda e: False
+    cluster.run(LONG_MS)
+    up_now = [
+        node for name, node in cluster.nodes.items() if name in "abc" and name not in cluster.down
+    ]
+    assert {node.replica.log.first for node in up_now} == {0}
+    assert isinstance(cluster.command(TrimShard(2)), Accepted)
+    cluster.run(200)
+    assert {node.replica.log.first for node in up_now} == {2}

@@ -243,10 +243,12 @@ class FenceAnswer(_message.Message):
     def __init__(self, member: _Optional[_Union[_types_pb2.Member, _Mapping]] = ..., epoch: _Optional[int] = ..., history: _Optional[_Iterable[_Union[_types_pb2.Span, _Mapping]]] = ..., first: _Optional[int] = ..., commit: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., open_tail: _Optional[bool] = ..., syncing: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[_types_pb2.Slot, _Mapping]]] = ..., tail_slots: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ..., election: _Optional[int] = ..., membership: _Optional[_Union[_types_pb2.Membership, _Mapping]] = ...) -> None: ...
 
 class BecameLeader(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "needless")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NEEDLESS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    needless: _containers.RepeatedCompositeFieldContainer[_types_pb2.EntryId]
+    def __init__(self, epoch: _Optional[int] = ..., needless: _Optional[_Iterable[_Union[_types_pb2.EntryId, _Mapping]]] = ...) -> None: ...
 
 class CannotServe(_message.Message):
     __slots__ = ("epoch", "awaited")
