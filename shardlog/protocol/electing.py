@@ -13,7 +13,7 @@ from shardlog.protocol import choice, contradiction, stakes
 from shardlog.protocol.choice import Decision, Waiting
 from shardlog.protocol.coordinator_state import CoordinatorState, Election, Intent, changed
 from shardlog.protocol.entry import EntryId, Member
-from shardlog.protocol.history import EPOCH_MAX, last_epoch, same_election
+from shardlog.protocol.history import EPOCH_MAX, same_election
 from shardlog.protocol.messages import (
     AddFollower,
     BecameLeader,
@@ -183,10 +183,7 @@ def answered(c: CoordinatorState, record: Shard, answer: FenceAnswer) -> None:
     if why is not None:
         contradiction.halt(c, record, why)
     elif record.status is Status.ELECTION:
-        if last_epoch(answer.history) >= record.epoch and not c.writing:
-            # This epoch has been led before: the record came back from an old backup (rule 21).
-            start(c, record, preferred=record.preferred, above=last_epoch(answer.history))
-        elif c.election and owns(c, record) and answer.member in record.fencing_ensemble:
+        if c.election and owns(c, record) and answer.member in record.fencing_ensemble:
             c.election.answers[answer.member] = answer
             drive_now(c, record)
     elif record.status is Status.STEADY and record.leader and answer.member != record.leader:

@@ -285,7 +285,14 @@ def _tell_position(r: ReplicaState, leader: Member, epoch: int) -> None:
 
 
 def learn(r: ReplicaState, commit: int, first: int) -> None:
-    """What the leader says is committed and trimmed, as far as our log reaches."""
+    """What the leader says is committed and trimmed, as far as our log reaches.
+
+    While syncing nothing is learned: the commit context comes last (V8).  Safety does not rest on
+    it, so no test can show its absence.  What the leader calls committed is so, up to our end; only
+    the session table would be wrong, folded from the middle of the log.  The one way out of syncing
+    puts the snapshot's table in its place (`_take_table`), and until then this replica neither
+    leads, acks nor describes a snapshot.
+    """
     if r.syncing:
         return
     r.advance_commit(min(commit, r.log.end))

@@ -16,7 +16,6 @@ from shardlog.protocol.failures import (
     NotReady,
     OtherElection,
     StaleEpoch,
-    WrongRole,
 )
 from shardlog.protocol.history import EPOCH_MAX, same_election
 from shardlog.protocol.messages import (
@@ -163,8 +162,6 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
             contradiction.halt(c, record, why)
     elif isinstance(refusal, NotReady) and message.request == "Create":
         c.unmade[envelope.src] = refusal.reason
-    elif isinstance(refusal, WrongRole) and _led_before(c, record, message, refusal):
-        electing.start(c, record, preferred=record.preferred, above=refusal.epoch)
     elif isinstance(refusal, NoReplica):
         there = refusal.incarnation
         for member in record.removed:
@@ -174,13 +171,6 @@ def refused(c: CoordinatorState, record: Shard, envelope: Envelope, message: Ref
             _count_lost(c, member, envelope, refusal)
         if record.joining and record.joining.incarnation:
             _count_lost(c, record.joining.member, envelope, refusal)
-
-
-def _led_before(c: CoordinatorState, record: Shard, message: Refused, no: WrongRole) -> bool:
-    """Somebody follows or leads the epoch that we have just begun: the record is an old one."""
-    ours = c.election is not None and c.election.asked is None and electing.owns(c, record)
-    fresh = record.status is Status.ELECTION and ours and not c.writing
-    return fresh and message.request == "Fence" and no.epoch == record.epoch
 
 
 def _count_lost(c: CoordinatorState, member: Member, envelope: Envelope, no: NoReplica) -> None:

@@ -5,15 +5,16 @@ script says so.  Disks sync at once and the metadata store answers at once, so o
 outcome and a transcript of it can be compared byte by byte.  Faults are dealt by name: a crash
 right after a given message, a corrupt entry, a wiped volume.
 
-Observers watch as they do in a `World`; of the world itself they ask only for `nodes` and
-`history()`.  A checker that finds something wrong does not stop the play: its verdict is noted,
-the checker is dismissed, and the script may go on to show what comes of it.
+Observers watch as they do in a `World`; of the world itself they ask only for `nodes`,
+`history()` and how many `restores` there were.  A checker that finds something wrong does not stop
+the play: its verdict is noted, the checker is dismissed, and the script may go on to show what
+comes of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from shardlog.protocol.coordination import (
@@ -80,6 +81,14 @@ class Link:
         return self.src in ("*", envelope.src) and self.dst in ("*", envelope.dst)
 
 
+@dataclass(slots=True)
+class Backups:
+    """The records that stood, by version, and how often the store was set back to one."""
+
+    records: dict[int, Shard] = field(default_factory=dict)
+    count: int = 0
+
+
 class Stage:
     """See the module."""
 
@@ -99,6 +108,7 @@ class Stage:
         self.clients: dict[str, StageClient] = {}
         self.revision = 0
         self.record: Shard | None = None
+        self.restores = Backups()
         self.now_ms = 1000
         # In the order of sending.
         self.flights: list[Envelope] = []
@@ -187,8 +197,7 @@ class Stage:
         """Takes effect at once, and the other operators hear of it at once, unless held."""
         done = wanted.version == self.version
         if done:
-            self.revision += 1
-            self.record = wanted.shard
+            self._keep(wanted.shard)
             self.narrator.on_write(operator.name, self.revision, wanted.shard)
             self.watch("on_store", self.revision, wanted.shard)
             self.spread_news()
@@ -197,6 +206,21 @@ class Stage:
         self.soon(operator, Swapped(done, self.version, self.record))
         if done:
             self._strike(operator.name, WRITE)
+
+    def restore(self, version: int) -> None:
+        """The store is set back to what it held then, under a new version."""
+        record = self.restores.records[version]
+        self.restores.count += 1
+        self._keep(record)
+        self.watch("on_restore", record)
+        self.spread_news()
+        self.settle()
+
+    def _keep(self, record: Shard | None) -> None:
+        self.revision += 1
+        self.record = record
+        if record is not None:
+            self.restores.records[self.revision] = record
 
     def spread_news(self) -> None:
         """What a watch brings; a coordinator ignores what it knows already."""

@@ -381,22 +381,3 @@ def test_rule_21_a_record_from_an_old_backup_is_raised_above_what_nodes_promised
     assert cluster.record.status is Status.STEADY
     assert cluster.record.epoch > promised > old.epoch
     written(cluster)
-
-
-@pytest.mark.parametrize("cut", [set(), {("b", "c")}], ids=["heard by C", "heard by nobody"])
-def test_rule_21_no_epoch_is_led_twice_after_a_restore(cut):
-    """B led epoch 2 and is down; A and C, restarted, are Fenced at 2: the record says 1."""
-    cluster = up()
-    old = cluster.record
-    cluster.cut = cut
-    cluster.kill("a")
-    cluster.run_until(lambda: 2 in cluster.voices, LONG_MS)
-    cluster.settle()
-    for name in "bc":
-        cluster.kill(name)
-    cluster.revive("a")
-    cluster.revive("c")
-    cluster.restore(old)
-    cluster.run(2 * LONG_MS)
-    assert cluster.record.epoch > 2
-    assert cluster.voices[2].node == "b"

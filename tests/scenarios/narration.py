@@ -146,6 +146,10 @@ class Narration(Narrator):
         self.say(operator, f"writes v{version}: {words}")
         self._record = shard
 
+    def on_restore(self, world: Any, shard: Shard) -> None:
+        self.say("backup", f"restored as v{world.version}: {shard_words(shard)}")
+        self._record = shard
+
     def on_lost_race(self, operator: str, version: int) -> None:
         self.say(operator, f"comes too late to write v{version}")
 

@@ -34,13 +34,15 @@ from shardlog.protocol.messages import Envelope
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.states import Role
 from shardlog.sim.checkers import all_checkers
+from shardlog.sim.restores import RestoreChecker
 from shardlog.sim.stage import TICK_MS, Link, Stage
 from shardlog.sim.stage_actors import StageClient, StageNode
 
 EVERYWHERE = (Link("*", "*"),)
 RUN_UNTIL_MS_MAX = 20_000
 BRIEF = re.compile(
-    r"writes v\d+|takes the lead|steps down|losing|commits|waits:|refuses:|too late|^checker|dies$"
+    r"writes v\d+|restored|takes the lead|steps down|losing|commits|waits:|refuses:|too late|"
+    r"^checker|dies$"
 )
 ALWAYS_LOOKING = CoordinatorLimits(rest_ms=CoordinatorLimits().status_ms)
 """On a stage there are no drivers that would wake a shard up, so none of them rests."""
@@ -132,7 +134,7 @@ class Director:
         self.told = Narration()
         self.stage = Stage(
             self.told,
-            all_checkers(),
+            [each for each in all_checkers() if not isinstance(each, RestoreChecker)],
             limited(Limits(), self.limits),
             limited(ALWAYS_LOOKING, self.limits),
         )
@@ -369,6 +371,10 @@ class Director:
             self.earlier_verdicts += director.judge()
         return table(rows)
 
+    def restore(self, version: str) -> None:
+        """The metadata comes back from a backup that was taken when this version stood."""
+        self.stage.restore(int(version))
+
     # --- looking ---------------------------------------------------------------------------------
 
     def status(self) -> list[str]:
@@ -456,6 +462,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (r"corrupt (\w+) \(\d+,(\d+)\)", Director.corrupt),
     (r"fault (\w+) \(\d+,(\d+)\)", Director.fault),
     (r"wipe (\w+)", Director.wipe),
+    (r"restore v(\d+)", Director.restore),
     (r"new stage", Director.new_stage),
     (
         r"kill (\w+) at each step of: (.+?)(?:, back after (\d+))?",

@@ -17,6 +17,7 @@ from shardlog.protocol.failures import (
     NotReady,
     OffsetGap,
     OffsetTrimmed,
+    OtherElection,
     Overloaded,
     Refusal,
     ReplyForgotten,
@@ -150,6 +151,8 @@ def refusal_words(refusal: Refusal) -> str:
             return reason
         case StandbyLagging(lag):
             return f"the new node lags by {lag}"
+        case OtherElection(epoch):
+            return f"takes part in another election of epoch {epoch}"
         case LostDisk(who, acked):
             return f"{member(who)} had acknowledged {acked} and came back with less"
         case UnknownMember(who):
