@@ -25,6 +25,10 @@ class DataLost(SparkFailure):
     """Offsets that were to be read are gone; `failOnDataLoss` false skips them."""
 
 
+class OtherLog(SparkFailure):
+    """Under the shard's name is another log than a checkpoint was made with."""
+
+
 class CannotRead(SparkFailure):
     """The cluster, or the snapshot, as it is, cannot be read."""
 
@@ -34,7 +38,7 @@ class CannotWrite(SparkFailure):
 
 
 class OtherRows(SparkFailure):
-    """A task that ran again had other rows, or another order: what it sent now is not appended."""
+    """A task that ran again had other rows than before."""
 
 
 class DamagedSource(SparkFailure):

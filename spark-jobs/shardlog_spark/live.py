@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -10,8 +11,15 @@ from typing import Any, TypeVar
 from shardlog.client import Client, ClientLimits
 from shardlog.client.failures import OffsetTrimmed
 from shardlog.protocol.entry import Header
-from shardlog_spark.failures import CannotRead, DataLost, SparkFailure, translated
-from shardlog_spark.options import EARLIEST, LATEST, Options, place, require_order
+from shardlog_spark.failures import BadOption, CannotRead, DataLost, SparkFailure, translated
+from shardlog_spark.options import (
+    EARLIEST,
+    LATEST,
+    Options,
+    TlsFiles,
+    place,
+    require_order,
+)
 from shardlog_spark.ranges import LiveRange
 
 T = TypeVar("T")
@@ -34,7 +42,30 @@ def asked(
 
 def client_of(options: Options) -> Client:
     assert options.url is not None
-    return Client(options.url, limits=ClientLimits(deadline_ms=options.timeout_ms))
+    return Client(
+        options.url,
+        tls=_tls_context(options.tls),
+        tls_name=options.tls.name,
+        limits=ClientLimits(deadline_ms=options.timeout_ms),
+    )
+
+
+def _tls_context(files: TlsFiles) -> ssl.SSLContext | None:
+    """Read where it is used: the files may be other ones on another machine."""
+    if files.authority is None:
+        return None
+    named = files.authority
+    try:
+        tls = ssl.create_default_context(cafile=named)
+        if files.certificate is not None:
+            named = f"{files.certificate} with {files.key}"
+            tls.load_cert_chain(files.certificate, files.key, lambda: "")
+    except ssl.SSLError as failure:
+        reason = failure.reason.replace("_", " ").lower() if failure.reason else "not PEM"
+        raise BadOption(f"{named}: {reason}") from failure
+    except OSError as failure:
+        raise BadOption(f"{named}: {failure.strerror}") from failure
+    return tls
 
 
 async def ends(client: Client, shard: str) -> tuple[int, int]:

@@ -7,6 +7,7 @@ known is an error: a misspelt one would otherwise silently read something else.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,11 +23,35 @@ _BOOTSTRAP = "shardlog.bootstrap.servers"
 KNOWN = {
     _BOOTSTRAP, "subscribe", "startingoffsets", "endingoffsets", "startingtimestamp",
     "failondataloss", "maxoffsetspertrigger", "minpartitions", "columns", "snapshot", "path",
-    "filterpushdown", "timeoutms", "compression", "sessions", "shard",
+    "filterpushdown", "timeoutms", "compression", "sessions", "shard", "delivery",
+    "tlsauthority", "tlscertificate", "tlskey", "tlsname",
 }  # fmt: skip
+_TABLE_OPTION = "option."
+"""Spark gives the options of a table twice, once with this before their names."""
+_OF_TABLES = {
+    "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
+    "serialization.format", "table_type", "view_text",
+}  # fmt: skip
+"""Properties of tables that Spark keeps for itself, and passes on as options."""
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+SESSIONS_MAX = 256
+"""So many a leader keeps."""
 
 Offsets = int | dict[str, int]
 """One place for all shards, or one for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Paths on every machine; no authority means connections without TLS.
+
+    `name` is whom the nodes' certificates must name, if not their hosts.
+    """
+
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +73,8 @@ class Options:
     timeout_ms: int
     compression: str
     sessions: int
+    delivery: str
+    tls: TlsFiles
 
     @property
     def is_live(self) -> bool:
@@ -55,7 +82,12 @@ class Options:
 
 
 def read_options(given: Mapping[str, str]) -> Options:
-    known = {name.lower(): value for name, value in given.items()}
+    lowered = {name.lower(): value for name, value in given.items()}
+    known = {
+        name: value
+        for name, value in lowered.items()
+        if name not in _OF_TABLES and not name.startswith(_TABLE_OPTION)
+    }
     for name in known:
         if name not in KNOWN:
             raise BadOption(f"option {name!r} is not known to shardlog")
@@ -74,18 +106,55 @@ def read_options(given: Mapping[str, str]) -> Options:
     if known.get("snapshot") is not None and (path is None or len(shards) > 1):
         raise BadOption("option 'snapshot' is for one shard and load(URL of snapshots)")
     return Options(
-        path, None if url is None else _client_url(url), shards, known.get("snapshot"),
+        _snapshots_url(path), None if url is None else _client_url(url), shards,
+        known.get("snapshot"),
         _offsets(known, "startingOffsets", shards), _offsets(known, "endingOffsets", shards),
         _number(known, "startingTimestamp"), _flag(known, "failOnDataLoss", True),
         _number(known, "maxOffsetsPerTrigger", least=1), _number(known, "minPartitions", least=1),
         _columns(known.get("columns")), _flag(known, "filterPushdown", False),
         _number(known, "timeoutMs", least=1) or 30_000, known.get("compression", "none").lower(),
-        _number(known, "sessions", least=1) or 64,
+        _sessions(known), _delivery(known), _tls(known),
     )  # fmt: skip
+
+
+def _sessions(known: Mapping[str, str]) -> int:
+    found = _number(known, "sessions", least=1) or 64
+    if found > SESSIONS_MAX:
+        raise BadOption(f"option 'sessions' is {found}: {SESSIONS_MAX} at most")
+    return found
+
+
+def _delivery(known: Mapping[str, str]) -> str:
+    found = known.get("delivery", EXACTLY_ONCE).lower()
+    if found not in (EXACTLY_ONCE, AT_LEAST_ONCE):
+        raise BadOption(f"option 'delivery' is {found!r}: {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
+    return found
+
+
+def _tls(known: Mapping[str, str]) -> TlsFiles:
+    """What is not given is taken from the environment, as commands do."""
+    found = TlsFiles(
+        *(
+            known.get(f"tls{name}") or os.environ.get(f"SHARDLOG_TLS_{name.upper()}") or None
+            for name in ("authority", "certificate", "key", "name")
+        )
+    )
+    if (found.certificate is None) != (found.key is None):
+        raise BadOption("options 'tlsCertificate' and 'tlsKey' go together")
+    if found.authority is None and (found.certificate is not None or found.name is not None):
+        raise BadOption("option 'tlsAuthority' is needed with the other options of TLS")
+    return found
 
 
 def _client_url(given: str) -> str:
     return given if "://" in given else f"shardlog://{given}"
+
+
+def _snapshots_url(path: str | None) -> str | None:
+    """Hadoop leaves out the empty host of a file's URL."""
+    if path is None or not path.startswith("file:/") or path.startswith("file://"):
+        return path
+    return "file://" + path.removeprefix("file:")
 
 
 def _columns(given: str | None) -> tuple[str, ...]:

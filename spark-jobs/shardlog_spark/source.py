@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -35,6 +37,13 @@ _TYPES: dict[str, DataType] = {
 }
 
 
+_OF_TABLE = "shardlog.options"
+"""Where the options of a table are kept: in the metadata of its first column.
+
+Spark asks for the schema of a table with its options, and for its reader without.
+"""
+
+
 def schema_of(columns: tuple[str, ...]) -> StructType:
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
@@ -46,12 +55,18 @@ class ShardlogSource(DataSource):
     def name(cls) -> str:
         return "shardlog"
 
-    @property
-    def _read(self) -> Options:
-        return read_options(dict(self.options))
-
     def schema(self) -> StructType:
-        return schema_of(self._read.columns)
+        found = schema_of(read_options(self.options).columns)
+        if "provider" in self.options:  # it becomes a table
+            found.fields[0].metadata = {_OF_TABLE: json.dumps(dict(self.options))}
+        return found
+
+    def _options(self, schema: StructType) -> Options:
+        """Those of the query before those of the table, if it is one."""
+        table = schema.fields[0].metadata.get(_OF_TABLE, "{}") if schema.fields else "{}"
+        options = read_options({**json.loads(table), **self.options})
+        self._require_same(options, schema)
+        return options
 
     def _require_same(self, options: Options, schema: StructType) -> None:
         given = [(field.name, field.dataType) for field in schema.fields]
@@ -65,18 +80,16 @@ class ShardlogSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from shardlog_spark.reading import FilteringReader, ShardlogReader
 
-        options = self._read
-        self._require_same(options, schema)
+        options = self._options(schema)
         return FilteringReader(options) if options.filter_pushdown else ShardlogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from shardlog_spark.streaming import ShardlogStreamReader
 
-        options = self._read
-        self._require_same(options, schema)
+        options = self._options(schema)
         return ShardlogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from shardlog_spark.writing import ShardlogWriter
 
-        return ShardlogWriter.to(self._read, schema, overwrite)
+        return ShardlogWriter.to(read_options(self.options), schema, overwrite)

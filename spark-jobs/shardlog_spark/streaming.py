@@ -1,13 +1,20 @@
 """Streaming reads of the live log.
 
-An offset of the stream is where each shard goes on, as JSON: `{"orders": 1234}`.  Committed records
-never change, so the range between two of them gives the same records whenever it is read, by
-whatever leader; that is what makes sinks that can repeat a batch exactly-once.
+An offset of the stream says where each shard goes on, and which log that is, as JSON:
+`{"orders": {"offset": 1234, "chain": "9c0e..."}}`.  The chain is the checksum of the last entry
+before: logs that agree on it agree on everything before it.  So a shard that was deleted and made
+again, or restored, under the same name is noticed, and fails the stream.  An offset alone,
+`{"orders": 1234}`, is taken as it is.
+
+Committed records never change, so the range between two offsets gives the same records whenever it
+is read, by whatever leader; that is what makes sinks that can repeat a batch exactly-once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,13 +27,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from shardlog.client import Client
+from shardlog.client.failures import OffsetTrimmed
 from shardlog_spark import live
-from shardlog_spark.failures import BadOption, CannotRead, translated
+from shardlog_spark.failures import BadOption, CannotRead, OtherLog, translated
 from shardlog_spark.options import LATEST, Options
 from shardlog_spark.ranges import LiveRange, live_ranges
 from shardlog_spark.reading import batches
 
 Offset = dict[str, Any]
+Places = dict[str, int]
 
 
 class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -38,39 +47,51 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.ending is not None:
             raise BadOption("option 'endingOffsets' is for batch reads")
         self.options = options
-        self._until: Offset | None = None
+        self._until: Places | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """The newest by default, as Kafka's source."""
-        return {
+        places = {
             shard: live.within(self.options, shard, starting=LATEST)[0]
             for shard in self.options.shards
         }
+        return live.asked(self.options, partial(_named, places=places))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self.options.offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        self._check(start)
-        newest = self._until or self._newest()
-        if not isinstance(limit, ReadMaxRows):
-            return {shard: max(newest[shard], start[shard]) for shard in start}
-        return _limited(start, newest, limit.max_rows)
+        self._require_same_shards(start)
+
+        async def question(client: Client) -> Offset:
+            places = await _places(client, start)
+            newest = self._until or await self._newest(client)
+            if isinstance(limit, ReadMaxRows):
+                return await _named(client, _limited(places, newest, limit.max_rows))
+            return await _named(client, {it: max(newest[it], places[it]) for it in places})
+
+        return live.asked(self.options, question)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        return self._newest()
+        newest = live.asked(self.options, self._newest)
+        return {shard: {"offset": offset} for shard, offset in newest.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now, and no more, in as many batches as the limit makes."""
-        self._until = self._newest()
+        self._until = live.asked(self.options, self._newest)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        self._check(start)
+        self._require_same_shards(start)
+
+        async def question(client: Client) -> tuple[Places, Places]:
+            return await _places(client, start), await _places(client, end)
+
+        first, last = live.asked(self.options, question)
         return [
             each
             for shard in self.options.shards
-            for each in live_ranges(shard, start[shard], end[shard], self.options.partitions_min)
+            for each in live_ranges(shard, first[shard], last[shard], self.options.partitions_min)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -84,13 +105,10 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is open."""
 
-    def _newest(self) -> Offset:
-        async def question(client: Client) -> Offset:
-            return {shard: await client.end(shard) for shard in self.options.shards}
+    async def _newest(self, client: Client) -> Places:
+        return {shard: await client.end(shard) for shard in self.options.shards}
 
-        return live.asked(self.options, question)
-
-    def _check(self, start: Offset) -> None:
+    def _require_same_shards(self, start: Offset) -> None:
         """A checkpoint belongs to the shards it was made with."""
         if set(start) != set(self.options.shards):
             raise CannotRead(
@@ -99,7 +117,55 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
 
-def _limited(start: Offset, newest: Offset, most: int) -> Offset:
+async def _named(client: Client, places: Places) -> Offset:
+    return {
+        shard: {"offset": offset, "chain": await _chain(client, shard, offset)}
+        for shard, offset in places.items()
+    }
+
+
+async def _places(client: Client, given: Offset) -> Places:
+    """The offsets alone; `OtherLog` if they are not of the logs that are there now."""
+    return {shard: await _place(client, shard, it) for shard, it in given.items()}
+
+
+async def _chain(client: Client, shard: str, offset: int) -> str | None:
+    """The checksum of the entry before; None if there is nothing to tell it by."""
+    log = client.raw(shard)
+    if offset:
+        with suppress(OffsetTrimmed):
+            return _hex((await log.entry_at(offset - 1)).header.checksum)
+    if offset < await client.end(shard):
+        with suppress(OffsetTrimmed):
+            header = (await log.entry_at(offset)).header
+            return _hex(header.parent) if header.base == offset else None
+    return None
+
+
+def _hex(checksum: int) -> str:
+    return f"{checksum:016x}"
+
+
+async def _place(client: Client, shard: str, given: int | dict[str, Any]) -> int:
+    if isinstance(given, int):
+        return given
+    offset, chain = int(given["offset"]), given.get("chain")
+    end = await client.end(shard)
+    if offset > end:
+        raise OtherLog(
+            f"the checkpoint of {shard!r} is at offset {offset}, and the shard ends at {end}: it "
+            "is another one under the same name, or has lost records; begin with a new checkpoint"
+        )
+    now = await _chain(client, shard, offset)
+    if None not in (chain, now) and chain != now:
+        raise OtherLog(
+            f"{shard!r} is another shard than that of the checkpoint, under the same name: they "
+            f"differ before offset {offset}; begin with a new checkpoint"
+        )
+    return offset
+
+
+def _limited(start: Places, newest: Places, most: int) -> Places:
     """So many offsets of all shards together, each in proportion to what it has."""
     there = {shard: max(0, newest[shard] - start[shard]) for shard in start}
     total = sum(there.values())

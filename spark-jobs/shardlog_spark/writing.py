@@ -1,9 +1,8 @@
 """`df.write.format("shardlog")`: appends, each row once, though tasks may run again.
 
-The driver opens sessions before any task starts, one for each partition there may be.  A task sends
-its rows under its partition's session, numbered from 1, so what an earlier attempt of it appended
-is known by its numbers and not appended again.  That holds as long as a partition has the same rows
-in the same order when it is computed again, which Spark says of its own retries.
+The driver opens sessions before any task starts, one for each partition there may be; all attempts
+of a task append under that of its partition (`partition_append`).  At least once is cheaper: each
+attempt opens a session of its own, and appends everything again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from shardlog.client import Client, Compression
 from shardlog_spark.bodies import bodies
 from shardlog_spark.failures import BadOption, CannotWrite, translated
 from shardlog_spark.live import asked, client_of
-from shardlog_spark.options import Options
+from shardlog_spark.options import AT_LEAST_ONCE, SESSIONS_MAX, Options
+from shardlog_spark.partition_append import PartitionAppend, append_all
 
 WRITTEN = ("key", "value", "timestamp", "headers")
 
@@ -33,11 +33,17 @@ class Written(WriterCommitMessage):
 
 
 class ShardlogWriter(DataSourceArrowWriter):
-    """`sessions` are by partition."""
+    """`sessions` are by partition, and `since` is an offset before all of them.
 
-    def __init__(self, options: Options, compression: Compression, sessions: list[int]) -> None:
+    There are none where at least once is enough.
+    """
+
+    def __init__(
+        self, options: Options, compression: Compression, since: int, sessions: list[int]
+    ) -> None:
         self.options = options
         self.compression = compression
+        self.since = since
         self.sessions = sessions
 
     @classmethod
@@ -50,45 +56,73 @@ class ShardlogWriter(DataSourceArrowWriter):
             compression = Compression[options.compression.upper()]
         except KeyError as failure:
             raise BadOption("option 'compression' is none, zstd or lz4") from failure
-        names = schema.fieldNames()
-        for name in names:
-            if name not in WRITTEN:
-                raise BadOption(f"column {name!r} cannot be written: {', '.join(WRITTEN)}")
-        if "value" not in names:
-            raise BadOption("there is no column 'value'")
-        for name in {"key", "value"} & set(names):
-            if not isinstance(schema[name].dataType, BinaryType | StringType):
-                raise BadOption(f"column {name!r} must be binary or string")
+        _require_writable(schema)
         shard = options.shards[0]
 
-        async def question(client: Client) -> list[int]:
+        async def question(client: Client) -> tuple[int, list[int]]:
+            since = await client.end(shard)
+            if options.delivery == AT_LEAST_ONCE:
+                return since, []
             opened = [client.register(shard) for _ in range(options.sessions)]
-            return list(await asyncio.gather(*opened))
+            return since, list(await asyncio.gather(*opened))
 
-        return cls(options, compression, asked(options, question, CannotWrite))
+        return cls(options, compression, *asked(options, question, CannotWrite))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = TaskContext.get()
         assert context is not None, "this runs within a task"
         partition = context.partitionId()
-        if partition >= len(self.sessions):
-            raise CannotWrite(
-                f"there are more than {len(self.sessions)} partitions: option 'sessions' says how "
-                "many there may be"
-            )
         with translated(CannotWrite):
-            count = asyncio.run(self._appended(iterator, self.sessions[partition]))
-        return Written(partition, count)
+            return Written(partition, asyncio.run(self.append_partition(partition, iterator)))
 
-    async def _appended(self, iterator: Iterator[pa.RecordBatch], session: int) -> int:
-        count = 0
+    async def append_partition(self, partition: int, batches: Iterator[pa.RecordBatch]) -> int:
+        """How many rows it has, all of them in the log now."""
+        async with client_of(self.options) as client:
+            if self.options.delivery == AT_LEAST_ONCE:
+                return await self._at_least_once(client, batches)
+            if partition >= len(self.sessions):
+                raise CannotWrite(
+                    f"there are more than {len(self.sessions)} partitions: option 'sessions' says "
+                    f"how many there may be, {SESSIONS_MAX} at most; coalesce() makes fewer, and "
+                    f"delivery={AT_LEAST_ONCE} takes any number"
+                )
+            return await self._exactly_once(client, self.sessions[partition], batches)
+
+    async def _exactly_once(
+        self, client: Client, session: int, batches: Iterator[pa.RecordBatch]
+    ) -> int:
         shard = self.options.shards[0]
-        async with (
-            client_of(self.options) as client,
-            client.numbered(shard, session) as producer,
-        ):
-            for batch in iterator:
+        end = await client.end(shard)
+        append = PartitionAppend(client, shard, session, self.since, end, self.compression)
+        try:
+            await append_all(append.append, batches)
+            append.finish()
+        finally:
+            await append.close()
+        return append.count
+
+    async def _at_least_once(self, client: Client, batches: Iterator[pa.RecordBatch]) -> int:
+        shard, count = self.options.shards[0], 0
+        session = await client.register(shard)
+        async with client.numbered(shard, session) as producer:
+
+            async def append(batch: pa.RecordBatch) -> None:
+                nonlocal count
                 for body, records in bodies(batch, self.compression):
                     await producer.append(body, records)
                     count += records
+
+            await append_all(append, batches)
         return count
+
+
+def _require_writable(schema: StructType) -> None:
+    names = schema.fieldNames()
+    for name in names:
+        if name not in WRITTEN:
+            raise BadOption(f"column {name!r} cannot be written: {', '.join(WRITTEN)}")
+    if "value" not in names:
+        raise BadOption("there is no column 'value'")
+    for name in {"key", "value"} & set(names):
+        if not isinstance(schema[name].dataType, BinaryType | StringType):
+            raise BadOption(f"column {name!r} must be binary or string")

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from client.cluster import SHARD, Story, story, until
 from pyspark.sql.datasource import (
@@ -22,16 +21,15 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import BinaryType, StructField, StructType
 from snapshots.logs import SEGMENT_BYTES, archive_at, fill, log_of
 
 from shardlog.protocol.coordination import Promote, TrimShard
 from shardlog.snapshots.creating import create
-from shardlog_spark.failures import BadOption, CannotRead, DataLost
+from shardlog.snapshots.restoring import restore
+from shardlog_spark.failures import BadOption, CannotRead, DataLost, OtherLog
 from shardlog_spark.options import Options, read_options
 from shardlog_spark.reading import Bounds, FilteringReader, ShardlogReader
 from shardlog_spark.streaming import ShardlogStreamReader, _limited
-from shardlog_spark.writing import ShardlogWriter
 from spark.made_snapshots import Made
 
 
@@ -128,7 +126,7 @@ def test_a_stream_goes_on_where_it_was(tmp_path: Path):
         reader = ShardlogStreamReader(options)
         assert reader.getDefaultReadLimit() == ReadMaxRows(100)
         at = await in_thread(reader.initialOffset)
-        assert at == {SHARD: 0}
+        assert places(at) == {SHARD: 0}
         await in_thread(reader.prepareForTriggerAvailableNow)
         end = await s.client.end(SHARD)
         everything = await wanted(s)
@@ -139,17 +137,78 @@ def test_a_stream_goes_on_where_it_was(tmp_path: Path):
             to = await in_thread(reader.latestOffset, at, ReadMaxRows(100))
             if to == at:
                 break
-            rows += await in_thread(rows_of, reader, reader.partitions(at, to))
+            rows += await in_thread(rows_of, reader, await in_thread(reader.partitions, at, to))
             at, rounds = to, rounds + 1
-        assert at == {SHARD: end}
+        assert places(at) == {SHARD: end}
         assert rounds > 3
         assert rows == everything
         fresh = ShardlogStreamReader(live(s.cluster.url))
-        assert await in_thread(fresh.initialOffset) == {SHARD: await s.client.end(SHARD)}
-        newest = await in_thread(fresh.latestOffset, at, ReadAllAvailable())
-        assert newest == {SHARD: await s.client.end(SHARD)}
+        newest = await s.client.end(SHARD)
+        assert places(await in_thread(fresh.initialOffset)) == {SHARD: newest}
+        assert places(await in_thread(fresh.latestOffset, at, ReadAllAvailable())) == {
+            SHARD: newest
+        }
+        assert await in_thread(fresh.latestOffset, {SHARD: end}, ReadMaxRows(1)) == await in_thread(
+            fresh.latestOffset, at, ReadMaxRows(1)
+        )  # an offset alone is enough
         with pytest.raises(CannotRead, match="the checkpoint is of the shards other"):
             fresh.partitions({"other": 1}, {"other": 2})
+
+
+def places(offset: dict[str, Any]) -> dict[str, int]:
+    return {shard: each["offset"] for shard, each in offset.items()}
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_B1_another_shard_under_the_same_name_fails_the_stream(tmp_path: Path, restored: bool):
+    """Deleted and made again, or restored; with fewer records than before, and with more."""
+    earlier: list[dict[str, Any]] = []
+    archive = archive_at(f"file://{tmp_path}/snapshots")
+
+    @story(tmp_path / "first", names="a")
+    async def _(s: Story) -> None:
+        reader = ShardlogStreamReader(live(s.cluster.url, startingOffsets="earliest"))
+        await fill(s.client, 10)
+        await create(s.client, archive, segment_bytes=SEGMENT_BYTES)
+        start = await in_thread(reader.initialOffset)
+        earlier.append(await in_thread(reader.latestOffset, start, ReadMaxRows(50)))
+        earlier.append(await in_thread(reader.latestOffset, start, ReadAllAvailable()))
+        for each in earlier:
+            await in_thread(reader.partitions, start, each)
+
+    @story(tmp_path / "second", names="a")
+    async def _(s: Story) -> None:
+        if restored:
+            await restore(s.client, archive, archive.newest(), SHARD)
+        for _ in range(2):
+            reader = ShardlogStreamReader(live(s.cluster.url, failOnDataLoss="false"))
+            for each in earlier:
+                with pytest.raises(OtherLog, match="another"):
+                    await in_thread(reader.latestOffset, each, ReadAllAvailable())
+                with pytest.raises(OtherLog, match="another"):
+                    await in_thread(reader.partitions, each, each)
+            await fill(s.client, 20)
+
+
+def test_B1_a_log_that_was_trimmed_up_to_the_checkpoint_is_the_same(tmp_path: Path):
+    @story(tmp_path, names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 10)
+        reader = ShardlogStreamReader(live(s.cluster.url, startingOffsets="earliest"))
+        replica = s.cluster.nodes["a"].replicas[SHARD].replica
+        cut = replica.log.covering(replica.log.end // 2)
+        assert cut is not None
+        start = await in_thread(reader.initialOffset)
+        at = await in_thread(reader.latestOffset, start, ReadMaxRows(cut.base))
+        assert places(at) == {SHARD: cut.base}
+        while replica.log.first != cut.base:
+            await s.cluster.coordinator.command(SHARD, TrimShard(cut.base))
+            await asyncio.sleep(0.01)
+        again = await in_thread(reader.latestOffset, at, ReadMaxRows(1))
+        assert places(again) == {SHARD: cut.base + 1}
+        spoilt = {SHARD: {**at[SHARD], "chain": "0" * 16}}
+        with pytest.raises(OtherLog, match=f"differ before offset {cut.base}"):
+            await in_thread(reader.latestOffset, spoilt, ReadMaxRows(1))
 
 
 def test_a_limit_is_shared():
@@ -180,29 +239,6 @@ def test_what_was_trimmed_is_told_or_skipped(tmp_path: Path):
         options = live(s.cluster.url, startingOffsets='{"orders": 1}')
         with pytest.raises(DataLost, match="offsets from 1 of 'orders' are gone"):
             await in_thread(ShardlogReader(options).partitions)
-
-
-def test_a_partition_that_is_written_again_is_there_once(tmp_path: Path):
-    """Half of it at first, then all of it: as a task that fails and is tried again."""
-
-    @story(tmp_path / "cluster")
-    async def _(s: Story) -> None:
-        schema = StructType([StructField("value", BinaryType())])
-        writer = await in_thread(
-            ShardlogWriter.to, live(s.cluster.url, sessions="2"), schema, False
-        )
-        parts = [
-            [pa.RecordBatch.from_pydict({"value": [b"%d-%d-%d" % (part, n, i) for i in range(50)]})
-             for n in range(20)] for part in range(2)
-        ]  # fmt: skip
-        session = writer.sessions[0]
-        assert await writer._appended(iter(parts[0][:11]), session) == 550
-        assert await writer._appended(iter(parts[0]), session) == 1000
-        assert await writer._appended(iter(parts[1]), writer.sessions[1]) == 1000
-        found = [value for _, value in await wanted(s)]
-        assert sorted(found) == sorted(
-            value for part in parts for batch in part for value in batch["value"].to_pylist()
-        )
 
 
 def test_what_was_given_up_is_told_or_skipped(tmp_path: Path):

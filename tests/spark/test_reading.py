@@ -126,3 +126,19 @@ def test_what_is_not_there(spark: SparkSession, place: str, url: str, tmp_path: 
     assert "is not that of shardlog" in told(
         lambda: shardlog(spark).schema("value string").load(place).count()
     )
+
+
+def test_B8_a_table_of_the_catalog(
+    spark: SparkSession, place: str, url: str, records: list[Record]
+):
+    """Options stand in CREATE TABLE, as for other sources."""
+    live = f"`shardlog.bootstrap.servers` '{url}', subscribe '{SHARD}'"
+    for given in (live, f"path '{place}', subscribe '{SHARD}'"):
+        spark.sql(f"CREATE TABLE logged USING shardlog OPTIONS ({given})")
+        try:
+            assert spark.sql("SELECT count(*) FROM logged").collect() == [(len(records),)]
+            rows = spark.table("logged").where("offset < 10").orderBy("offset").collect()
+            assert [as_record(row) for row in rows] == [it for it in records if it.offset < 10]
+        finally:
+            spark.sql("DROP TABLE logged")
+    assert shardlog(spark).load(place).count() == len(records)

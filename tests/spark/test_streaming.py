@@ -105,7 +105,7 @@ def test_each_record_once_though_spark_and_the_leader_are_killed(
     for each in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"):
         (offset,) = json.loads(each.read_text().splitlines()[-1]).items()
         assert offset[0] == "stream"
-        assert isinstance(offset[1], int)
+        assert isinstance(offset[1]["offset"], int)
 
 
 def test_it_begins_at_the_end_and_goes_on_with_the_same_shards(
