@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from functools import partial
 
 from shardlog.protocol.messages import Appended
 from shardlog.transport.generated import log_pb2
 from shardlog_node.log_port import Answer, LogPort, Refused
-from shardlog_node.log_stream import Desk, Gone, Wire
+from shardlog_node.log_stream import Desk, Idle, Wire
 from shardlog_node.log_wire import (
     VERSION,
     Unfit,
@@ -46,7 +45,7 @@ class AppendStream:
         self._ended = self._failed = False
 
     async def run(self) -> None:
-        data = await self._wire.read()
+        data = await self._wire.read(self._desk.limits.first_ms)
         if data is None:
             return
         try:
@@ -99,7 +98,12 @@ class AppendStream:
         while len(self._answers) + self._port.unanswered >= self._desk.limits.answers_max:
             self._taken.clear()
             await self._taken.wait()
-        return await self._wire.read()
+        while True:
+            try:
+                return await self._wire.read(self._desk.limits.idle_ms)
+            except Idle:
+                if not self._port.unanswered:
+                    raise
 
     def _check_next(self, request: log_pb2.AppendRequest) -> None:
         if request.version not in (0, VERSION):
@@ -148,6 +152,5 @@ class AppendStream:
 
 
 async def append(desk: Desk, wire: Wire) -> None:
-    """Serve one stream to its end."""
-    with suppress(Gone):
-        await AppendStream(desk, wire).run()
+    """Serve one stream to its end; raises `Gone` or `Idle` if the other side does not go on."""
+    await AppendStream(desk, wire).run()

@@ -8,7 +8,7 @@ comes raw from the files is believed only if it is whole and continues what came
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -20,7 +20,7 @@ from shardlog.transport.entries import split_entries
 from shardlog.transport.failures import MalformedBatch, MalformedFrame
 from shardlog.transport.generated import log_pb2
 from shardlog_node.log_port import Found, LogPort, Refused
-from shardlog_node.log_stream import Desk, Gone, LogLimits, Wire
+from shardlog_node.log_stream import Desk, LogLimits, Wire
 from shardlog_node.log_wire import VERSION, Unfit, invalid, lost, not_read, parse_read
 from shardlog_node.verifying import is_whole
 
@@ -89,13 +89,13 @@ class ReadStream:
             self._desk.limits,
             self._request.encoded,
         )
-        size = (
-            len(found.raw)
-            if self._request.encoded
-            else sum(_plain_bytes(*each) for each in entries)
-        )
-        while (data := await self._desk.work(size, lambda: next(responses, None))) is not None:
-            await self._wire.write(data)
+        sizes = [0] if self._request.encoded else [_plain_bytes(*each) for each in entries]
+        size = max(len(found.raw), sum(sizes))
+        async with AsyncExitStack() as stack:
+            if max(sizes, default=0) > max(len(found.raw), self._desk.limits.read_bytes):
+                await stack.enter_async_context(self._desk.inflating)
+            while (data := await self._desk.work(size, lambda: next(responses, None))) is not None:
+                await self._wire.write(data)
 
     def _take(self, found: Found) -> Verified:
         """Those with records, verified; a `Mismatch` moves nothing."""
@@ -224,13 +224,15 @@ def _records(
         raise invalid(f"{told}; read it `encoded`, or go on at {header.end}") from failure
 
 
-async def read(desk: Desk, data: bytes, wire: Wire) -> None:
-    """Serve one stream to its end."""
-    with suppress(Gone):
-        try:
-            await _serve(desk, parse_read(data), wire)
-        except Unfit as unfit:
-            await wire.write(not_read(unfit.failure))
+async def read(desk: Desk, wire: Wire) -> None:
+    """Serve one stream to its end; raises `Gone` or `Idle` if the other side does not go on."""
+    data = await wire.read(desk.limits.first_ms)
+    if data is None:
+        return
+    try:
+        await _serve(desk, parse_read(data), wire)
+    except Unfit as unfit:
+        await wire.write(not_read(unfit.failure))
 
 
 async def _serve(desk: Desk, request: log_pb2.ReadRequest, wire: Wire) -> None:

@@ -7,6 +7,7 @@ control plane.  It is a thin adapter: a stream is a client of the data plane wit
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,12 +16,14 @@ from shardlog.transport.control import ControlLimits, ControlTls
 from shardlog.transport.grpc_listening import GrpcListener
 from shardlog_node.log_appending import append
 from shardlog_node.log_reading import read
-from shardlog_node.log_stream import Desk, LogLimits, Wire
+from shardlog_node.log_stream import Crowd, Crowded, Desk, Gone, Idle, LogLimits, Wire
 from shardlog_node.log_wire import SERVICE
 
 if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
 
+AROUND_BYTES = 1 << 20
+"""What a request may take beyond the body that its records make."""
 NODE = "{node}"
 """Stands for a node's name in the pattern of addresses."""
 
@@ -38,18 +41,27 @@ class LogService:
         self._limits = limits or LogLimits()
         pattern = addresses or ""
         self._desk = Desk(plane, self._limits, lambda node: pattern.replace(NODE, node))
-        # Records one by one take more room than in a body, but never twice as much.
-        usual = ControlLimits(message_bytes_max=2 * plane.limits.entry_bytes_max)
+        # Records one by one take more room than in a body.
+        entry_bytes = plane.limits.entry_bytes_max
+        message_bytes = entry_bytes + min(entry_bytes, AROUND_BYTES)
+        usual = ControlLimits(message_bytes_max=message_bytes)
         # By itself gRPC lets the window of a fast stream grow, however many streams there are.
         window = ("grpc.http2.lookahead_bytes", self._limits.window_bytes)
         options = [*usual.options(), ("grpc.http2.bdp_probe", 0), window]
         calls = {
             "Append": grpc.stream_stream_rpc_method_handler(self._append),
-            "Read": grpc.unary_stream_rpc_method_handler(self._read),
+            # On the wire this is one request and many answers: here the request is waited for.
+            "Read": grpc.stream_stream_rpc_method_handler(self._read),
         }
         credentials = tls.of_node() if tls is not None else None
-        streams_max = self._limits.streams_max
-        self._listener = GrpcListener(SERVICE, calls, options, credentials, streams_max)
+        # Not gRPC's own bound, which health calls count against too.
+        self._crowd = Crowd(self._limits.streams_max, self._limits.streams_per_peer_max)
+        self._listener = GrpcListener(SERVICE, calls, options, credentials)
+
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return self._crowd.streams
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port, which the system chooses if it is 0."""
@@ -63,7 +75,21 @@ class LogService:
         self._desk.close()
 
     async def _append(self, _: object, context: Any) -> None:
-        await append(self._desk, Wire(context))
+        await self._serve(append, context)
 
-    async def _read(self, data: bytes, context: Any) -> None:
-        await read(self._desk, data, Wire(context))
+    async def _read(self, _: object, context: Any) -> None:
+        await self._serve(read, context)
+
+    async def _serve(self, stream: Callable[[Desk, Wire], Awaitable[None]], context: Any) -> None:
+        wire = Wire(context, self._limits.stall_ms)
+        try:
+            with self._crowd.one_more(context.peer()):
+                await stream(self._desk, wire)
+        except Gone:
+            pass
+        except Idle as idle:
+            await wire.end(str(idle))
+        except Crowded as crowded:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(crowded))
+        finally:
+            wire.close()

@@ -7,8 +7,10 @@ number of records is done in a thread.  Python's threads take turns, and the loo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +35,14 @@ class LogLimits:
     """
 
     streams_max: int = 256
+    streams_per_peer_max: int = 64
+    """Of one address, so that nobody alone takes them all."""
+    first_ms: int = 10_000
+    """So long a stream that is open may say nothing; health calls do not count as streams."""
+    idle_ms: int = 300_000
+    """So long an Append stream may say nothing while nothing of it is under way."""
+    stall_ms: int = 60_000
+    """So long an answer may wait until gRPC takes it."""
     window_bytes: int = 1 << 20
     """Of a stream, received by gRPC and not read yet."""
     answers_max: int = 1024
@@ -41,6 +51,8 @@ class LogLimits:
     """About so much is read at once, and sent at once; an entry that is longer comes alone."""
     plain_bytes_max: int = 16 << 20
     """What an entry may have when it is taken apart."""
+    inflated_max: int = 4
+    """Compressed entries that are taken apart at once, if they are longer than one answer."""
     inline_bytes: int = 16 << 10
     """What is longer is worked on in a thread."""
     threads: int = 2
@@ -50,25 +62,89 @@ class Gone(Exception):  # noqa: N818 - named after what happened
     """Nobody is at the other end any more."""
 
 
+class Idle(Exception):  # noqa: N818 - as above
+    """The other side has kept us waiting for too long."""
+
+
 class Wire:
     """One stream as gRPC has it.  `write` returns when there is room for more."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, stall_ms: int) -> None:
         self._context = context
+        self._stall_s = stall_ms / 1000
+        # gRPC cannot take a question for the next message back.
+        self._reading: asyncio.Future[Any] | None = None
 
-    async def read(self) -> bytes | None:
-        """None at the end."""
+    async def read(self, wait_ms: int) -> bytes | None:
+        """The next message, None at the end.  Raises `Idle` if none comes; call it again then."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._context.read())
+            self._reading.add_done_callback(lambda read: read.cancelled() or read.exception())
+        await asyncio.wait((self._reading,), timeout=wait_ms / 1000)
+        if not self._reading.done():
+            raise Idle(f"nothing was asked for {wait_ms} ms")
+        read, self._reading = self._reading, None
         try:
-            data = await self._context.read()
+            data = read.result()
         except grpc.aio.BaseError as failure:
             raise Gone from failure
         return None if data is grpc.aio.EOF else data
 
     async def write(self, data: bytes) -> None:
+        """Raises `Idle` if it is not taken; nothing more can be written then."""
         try:
-            await self._context.write(data)
+            async with asyncio.timeout(self._stall_s):
+                await self._context.write(data)
+        except TimeoutError as failure:
+            raise Idle("answers are not taken") from failure
         except grpc.aio.BaseError as failure:
             raise Gone from failure
+
+    async def end(self, why: str) -> None:
+        """Nothing is under way: whoever wants to go on opens another stream."""
+        try:
+            await self._context.abort(grpc.StatusCode.UNAVAILABLE, why)
+        except grpc.aio.AbortError:
+            raise  # gRPC wants to see it
+        except grpc.aio.BaseError:
+            return  # nobody is there to be told
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+
+class Crowded(Exception):  # noqa: N818 - as above
+    """There is no room for another stream."""
+
+
+class Crowd:
+    """How many streams there are, of everybody and of each peer."""
+
+    def __init__(self, streams_max: int, per_peer_max: int) -> None:
+        self._streams_max = streams_max
+        self._per_peer_max = per_peer_max
+        self._of_peers: Counter[str] = Counter()
+
+    @property
+    def streams(self) -> int:
+        return self._of_peers.total()
+
+    @contextmanager
+    def one_more(self, peer: str) -> Iterator[None]:
+        """`peer` as gRPC names it, its port last; raises `Crowded`."""
+        host = peer.rpartition(":")[0]
+        if self._of_peers[host] >= self._per_peer_max:
+            raise Crowded(f"{self._per_peer_max} streams of one address are open")
+        if self.streams >= self._streams_max:
+            raise Crowded(f"{self._streams_max} streams are open")
+        self._of_peers[host] += 1
+        try:
+            yield
+        finally:
+            self._of_peers[host] -= 1
+            if not self._of_peers[host]:
+                del self._of_peers[host]
 
 
 class Desk:
@@ -79,6 +155,7 @@ class Desk:
         self.limits = limits
         self._address_of = address_of
         self._threads = ThreadPoolExecutor(limits.threads, "public")
+        self.inflating = asyncio.Semaphore(limits.inflated_max)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -18,12 +18,27 @@ from shardlog.transport.batch import PREFIX, Batch, BatchBuilder
 from shardlog.transport.compression import Compression
 from shardlog.transport.failures import MalformedBatch, MalformedMessage
 from shardlog.transport.generated import log_pb2
+from shardlog.transport.message_parts import require_parts
 from shardlog.transport.wire import parsed
 
 VERSION = 1
 SERVICE: str = log_pb2.DESCRIPTOR.services_by_name["Log"].full_name
 
 Failure = log_pb2.Failure
+
+RECORDS_MAX = 1 << 16
+"""In one request, unless they come as a body."""
+_PARTS_MAX = 2 * RECORDS_MAX
+"""Records and headers in one request: an object each, before anything of them can be looked at."""
+_FIELDS_MAX = 8 * RECORDS_MAX
+_PARTS = tuple(
+    kind.DESCRIPTOR.fields_by_name[name].number
+    for kind, name in (
+        (log_pb2.AppendRequest, "records"),
+        (log_pb2.Records, "records"),
+        (log_pb2.Record, "headers"),
+    )
+)
 
 
 class Unfit(Exception):  # noqa: N818 - named after what it is
@@ -51,7 +66,13 @@ class Packed:
 
 
 def parse_append(data: bytes) -> log_pb2.AppendRequest:
+    try:
+        require_parts(data, _PARTS, _PARTS_MAX, _FIELDS_MAX)
+    except MalformedMessage as failure:
+        raise invalid(str(failure)) from failure
     request: log_pb2.AppendRequest = _parsed(log_pb2.AppendRequest, data)
+    if len(request.records.records) > RECORDS_MAX:
+        raise invalid(f"more than {RECORDS_MAX} records in one request")
     return request
 
 

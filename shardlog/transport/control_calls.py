@@ -13,6 +13,7 @@ from shardlog.protocol import messages
 from shardlog.protocol.messages import Envelope, Message
 from shardlog.transport.failures import MalformedMessage, VersionMismatch
 from shardlog.transport.generated import control_pb2
+from shardlog.transport.message_parts import require_parts
 from shardlog.transport.wire import OneOf, Record, parsed, record_of
 
 Addresses = Mapping[str, str]
@@ -37,6 +38,10 @@ RPCS: dict[str, type[Message]] = {
 }
 FETCH_SNAPSHOT = "FetchSnapshot"
 STATUS_OF_MANY = "StatusOfMany"
+MANY_MAX = 1000
+"""Questions in one such call; a coordinator asks half as many."""
+MANY_BYTES_MAX = 1 << 20
+_MANY_PARTS = (control_pb2.StatusOfManyCall.DESCRIPTOR.fields_by_name["calls"].number,)
 NEWS = "News"
 
 ANSWERS: list[type[Message]] = [
@@ -166,7 +171,13 @@ def encode_status_of_many(envelopes: Sequence[Envelope]) -> bytes:
 
 
 def decode_status_of_many(data: bytes) -> list[Envelope | None]:
-    """None for each that cannot be understood: the others are answered nevertheless."""
+    """None for each that cannot be understood: the others are answered nevertheless.
+
+    Raises `MalformedMessage` for more than `MANY_MAX`, or `MANY_BYTES_MAX`.
+    """
+    if len(data) > MANY_BYTES_MAX:
+        raise MalformedMessage(f"questions of {len(data)} bytes, more than {MANY_BYTES_MAX}")
+    require_parts(data, _MANY_PARTS, MANY_MAX, 2 * MANY_MAX)
     found: list[Envelope | None] = []
     for call in parsed(control_pb2.StatusOfManyCall, data).calls:
         try:

@@ -75,6 +75,15 @@ class Log:
         appending.session = first.session
         return appending
 
+    def read_silent(self) -> Any:
+        """A Read that is open and has not been asked anything."""
+        invoke = self.channel.stream_stream(
+            f"/{SERVICE}/Read",
+            request_serializer=_bytes,
+            response_deserializer=log_pb2.ReadResponse.FromString,
+        )
+        return invoke()
+
     def read(self, shard: str, **asked: Any) -> Any:
         return self.read_raw(log_pb2.ReadRequest(version=1, shard=shard, **asked))
 

@@ -16,7 +16,7 @@ from shardlog.transport.compression import Compression
 from shardlog.transport.generated import log_pb2
 from shardlog_node.data_plane import PlaneLimits
 from shardlog_node.log_stream import LogLimits
-from shardlog_node.log_wire import SERVICE
+from shardlog_node.log_wire import RECORDS_MAX, SERVICE
 
 Failure = log_pb2.Failure
 
@@ -274,6 +274,88 @@ def test_a_stream_too_many(tmp_path: Path):
             await log.open("orders")
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (await streams[0].append(1, b"x")).WhichOneof("outcome") == "base_offset"
+
+
+def test_S09_nobody_takes_all_streams_and_health_is_told_nevertheless(tmp_path: Path):
+    limits = LogLimits(streams_max=4, streams_per_peer_max=2)
+
+    @story(tmp_path, log_limits=limits)
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        streams = [await log.open("orders") for _ in range(2)]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await log.open("orders")
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "of one address" in (refused.value.details() or "")
+        health = health_pb2_grpc.HealthStub(log.channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        await streams[0].call.done_writing()
+        assert await streams[0].call.read() is grpc.aio.EOF
+        assert (await streams[1].append(1, b"x")).WhichOneof("outcome") == "base_offset"
+        while True:
+            try:
+                await log.open("orders")
+                return
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(0.01)
+
+
+def test_S09_streams_that_say_nothing_are_ended(tmp_path: Path):
+    @story(tmp_path, log_limits=LogLimits(streams_max=1, first_ms=100, idle_ms=60_000))
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        for open_one in (log.append, log.read_silent):
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await open_one().read()
+            assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert "nothing was asked for 100 ms" in (ended.value.details() or "")
+        assert (await (await log.open("orders")).append(1, b"x")).base_offset
+        assert cluster.services[leader].streams == 1
+
+
+def test_S09_an_idle_stream_ends_when_nothing_is_under_way(tmp_path: Path):
+    @story(tmp_path, log_limits=LogLimits(idle_ms=100))
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        stream = await log.open("orders")
+        first = await stream.append(1, b"x")
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await stream.call.read()
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        again = await log.open("orders", stream.session)
+        assert (await again.append(1, b"x")).base_offset == first.base_offset
+
+
+def test_S09_a_reader_that_takes_nothing_is_ended(tmp_path: Path):
+    @story(tmp_path, log_limits=LogLimits(stall_ms=200, window_bytes=64 << 10))
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        stream = await log.open("orders")
+        for request in range(1, 41):
+            await stream.append(request, bytes(200_000))
+        reading = log.read("orders")
+        assert (await reading.read()).records.records
+        while cluster.services[leader].streams > 1:
+            await asyncio.sleep(0.01)
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await read_to_end(reading)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def read_to_end(reading: Any) -> None:
+    while await reading.read() is not grpc.aio.EOF:
+        pass
+
+
+def test_S09_more_records_than_one_request_may_hold(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        stream = await log.open("orders")
+        await stream.send(1, *[b""] * RECORDS_MAX)
+        assert (await stream.next()).WhichOneof("outcome") == "base_offset"
+        for values in (RECORDS_MAX + 1, 3 * RECORDS_MAX):
+            stream = await log.open("orders")
+            await stream.send(1, *[b""] * values)
+            refused = await stream.next()
+            assert refused.failure.code == Failure.CODE_INVALID
+            assert "more than" in refused.failure.message
 
 
 # --- beside it -----------------------------------------------------------------------------------

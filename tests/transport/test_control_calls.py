@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardlog.coordinator.calls import GATHERED_MAX
 from shardlog.protocol import messages
 from shardlog.protocol.messages import Envelope
 from shardlog.transport.control_calls import (
     ANSWERS,
     CALLS,
     FETCH,
+    MANY_BYTES_MAX,
+    MANY_MAX,
     NEWS,
     RPCS,
     SERVICE,
@@ -94,6 +97,20 @@ def test_one_question_that_cannot_be_understood_spoils_no_other():
     call.calls[0].route.version = 9
     call.calls[1].ClearField("route")
     assert decode_status_of_many(call.SerializeToString()) == [None, None, good]
+
+
+def test_S15_questions_are_bounded_before_they_are_parsed():
+    asked = Envelope("s", "o", 0, "n", 5, messages.StatusRequest(7))
+    whole = encode_status_of_many([asked] * MANY_MAX)
+    assert len(decode_status_of_many(whole)) == MANY_MAX
+    with pytest.raises(MalformedMessage, match="more than 1000 parts"):
+        decode_status_of_many(encode_status_of_many([asked] * (MANY_MAX + 1)))
+    with pytest.raises(MalformedMessage, match="more than 1000 parts"):
+        decode_status_of_many(b"\x0a\x00" * 250_000)
+    long = Envelope("s" * MANY_BYTES_MAX, "o", 0, "n", 5, messages.StatusRequest(7))
+    with pytest.raises(MalformedMessage, match="more than 1048576"):
+        decode_status_of_many(encode_status_of_many([long]))
+    assert GATHERED_MAX <= MANY_MAX
 
 
 def test_news_of_another_version():
