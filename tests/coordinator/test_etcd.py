@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -209,9 +210,8 @@ def test_a_record_of_a_newer_version_is_left_alone(etcd: EtcdCluster, tmp_path: 
         host = cluster.coordinator
         await command(host, CREATE)
         shard = await cluster.until(SHARD, is_quiet)
-        newer = encode_shard(shard).replace(
-            b'"format":1', b'"format":%d,"colour":"blue"' % (FORMAT + 1)
-        )
+        plain = json.loads(encode_shard(shard))
+        newer = json.dumps({**plain, "format": FORMAT + 1, "colour": "blue"}).encode()
         found = await store.get(shard_key(SHARD))
         while not found or found.value != newer:
             assert found

@@ -15,6 +15,7 @@ from kube_operator.installation import Installation, shard_body, told
 from shardlog.metadata.etcd.store import EtcdStore
 from shardlog.metadata.failures import OutOfSpace
 from shardlog.metadata.store import VALUE_BYTES_MAX
+from shardlog.protocol.contradiction import ADVICE
 from shardlog_operator.process import OperatorProcess
 
 pytestmark = pytest.mark.needs("etcd")
@@ -84,7 +85,7 @@ def test_a_shard_that_is_not_in_a_restored_backup_is_not_made_anew(tmp_path: Pat
     """It served once: a person decides what becomes of the records on its nodes."""
 
     async def story(etcd: EtcdCluster) -> None:
-        async with Installation(tmp_path, f"{THREE} node-3").running(operators=0) as it:
+        async with Installation(tmp_path, THREE).running(operators=0) as it:
             process = await start(it, etcd, "operator-0")
             await told(process, "/readyz", lambda it: it["metadata"] is None)
             await asyncio.to_thread(etcd.back_up, tmp_path / "backup")
@@ -101,7 +102,7 @@ def test_a_shard_that_is_not_in_a_restored_backup_is_not_made_anew(tmp_path: Pat
             assert await process.store.get("shards/orders") is None
             slice_ = it.api.get("endpointslices", "orders")
             assert slice_["endpoints"][0]["targetRef"]["name"] == before["leader"]
-            # Another is made meanwhile; and whoever gives up what was there may do so.
+            # Another is made meanwhile.  Created again on the same nodes, it has their records.
             await it.api.create("shards", shard_body("other", replicas=3))
             await it.ready("other")
             assert await process.store.get("shards/orders") is None
@@ -110,6 +111,34 @@ def test_a_shard_that_is_not_in_a_restored_backup_is_not_made_anew(tmp_path: Pat
             await it.api.create("shards", shard_body(replicas=3))
             after = await it.ready()
             assert after["epoch"] > before["epoch"]
+
+    with EtcdCluster(tmp_path / "etcd") as etcd:
+        run(story(etcd))
+
+
+def test_rule_21_a_shard_made_again_beside_some_of_its_replicas_halts(tmp_path: Path):
+    """Two of three would decide, with a new node, without what only the third may hold."""
+
+    async def story(etcd: EtcdCluster) -> None:
+        async with Installation(tmp_path, f"{THREE} node-3").running(operators=0) as it:
+            process = await start(it, etcd, "operator-0")
+            await told(process, "/readyz", lambda it: it["metadata"] is None)
+            await asyncio.to_thread(etcd.back_up, tmp_path / "backup")
+            await it.api.create("shards", shard_body(replicas=3))
+            members = {each["node"] for each in (await it.ready())["ensemble"]}
+            await asyncio.to_thread(etcd.restore, tmp_path / "backup")
+            await it.api.until(lambda: it.condition("Ready")["reason"] == "RecordMissing")
+            # The one that hosts another shard is not chosen again, the free fourth one is.
+            await it.api.create("shards", shard_body("other", replicas=1))
+            left_out = (await it.ready("other", replicas=1))["leader"]
+            assert left_out in members
+            await it.api.delete("shards", "orders")
+            await it.api.until(lambda: it.api.find("shards", "orders") is None)
+            await it.api.create("shards", shard_body(replicas=3))
+            await it.api.until(lambda: it.condition("Halted").get("status") == "True")
+            message = it.condition("Halted")["message"]
+            assert f"was told of {left_out}#" in message
+            assert message.endswith(ADVICE)
 
     with EtcdCluster(tmp_path / "etcd") as etcd:
         run(story(etcd))
@@ -128,7 +157,7 @@ def test_rule_21_a_restored_backup_with_another_ensemble_halts_the_shard(tmp_pat
             leader = (await it.ready(replicas=4))["leader"]
             await asyncio.to_thread(etcd.restore, tmp_path / "backup")
             await it.api.until(lambda: it.condition("Halted").get("status") == "True")
-            why = f"{leader} leads another ensemble"
+            why = f"{leader} leads another ensemble; {ADVICE}"
             assert it.condition("Halted")["message"] == why
             ready = it.condition("Ready")
             assert (ready["status"], ready["reason"], ready["message"]) == ("False", "Halted", why)
