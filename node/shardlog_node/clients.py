@@ -9,7 +9,7 @@ too many bytes together, then those whose senders have finished none for longest
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 from shardlog.protocol.entry import Body
@@ -43,6 +43,7 @@ from shardlog.transport.frames import (
     encode_registered,
 )
 from shardlog.transport.handshake import Reason, decode_attach, encode_attached
+from shardlog_node.answer_window import AnswerWindow
 from shardlog_node.waves import LONE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ READ_ENTRIES_MAX = 1024
 COPIED_BELOW_BYTES = 16 << 10
 APPEND_COST_BYTES = 1 << 10
 """What an append takes besides its bytes, on its way: many small ones are much memory as well."""
+
+REGISTERED_PER_S = 8
+"""So many sessions a second a connection may open of a shard, beyond those at once."""
 
 # To look up a member of an enumeration takes as long as a call, and every append asks for these.
 _APPEND_TYPE = int(FrameType.APPEND)
@@ -99,9 +103,14 @@ class Port(Protocol):
     """Where the answers of a channel go, and who is held up by what it asks."""
 
     reads: int
+    tails: int
+    window: AnswerWindow
 
     @property
     def connection(self) -> Holding: ...
+
+    def may_register(self, shard: str) -> bool:
+        """Whether it may open another session there: one client must not end those of all."""
 
     def send(self, frame: list[Buffer]) -> None:
         """An answer that must be taken."""
@@ -177,7 +186,8 @@ class ClientChannel:
             self.refuse(0, nonce, Overloaded(self.port.reads))
         else:
             size = limits.read_bytes_max if entries_max else 0
-            if size and not self.plane.answers.take(size):
+            owes = size and self.port.window.owed > self.port.window.most
+            if owes or (size and not self.plane.answers.take(size)):
                 self.refuse(0, nonce, Overloaded(self.plane.answers.bytes))
                 return
             self._begin_read(nonce, size)
@@ -186,11 +196,12 @@ class ClientChannel:
     def _tail(self, flags: int, nonce: int, start: int, bytes_max: int) -> None:
         """One that waits costs little, and counts as a read only when it is answered."""
         limits = self.plane.limits
-        if len(self.tails) >= limits.tails_max:
-            self.refuse(0, nonce, Overloaded(len(self.tails)))
+        if self.port.tails >= limits.tails_max:
+            self.refuse(0, nonce, Overloaded(self.port.tails))
             return
         self._check_nonce(nonce)
         self.tails.add(nonce)
+        self.port.tails += 1
         most = min(bytes_max or limits.read_bytes_max, limits.tail_bytes_max)
         verified, own = bool(flags & READ_VERIFIED), bool(flags & READ_OWN)
         self.plane.tails.read(self, nonce, start, most, verified, own)
@@ -203,10 +214,15 @@ class ClientChannel:
         """Whether a tail may be answered now, and counts as a read; else when others have been."""
         if self.port.reads >= self.plane.limits.reads_max:
             return False
-        self.tails.discard(nonce)
+        self._end_tail(nonce)
         self.reads[nonce] = 0
         self.port.reads += 1
         return True
+
+    def _end_tail(self, nonce: int) -> None:
+        if nonce in self.tails:
+            self.tails.remove(nonce)
+            self.port.tails -= 1
 
     def locate(self, nonce: int, timestamp_ms: int) -> None:
         if self.port.reads >= self.plane.limits.reads_max:
@@ -216,6 +232,9 @@ class ClientChannel:
         self.plane.tails.locate(self, nonce, timestamp_ms)
 
     def register(self, nonce: int) -> None:
+        if not self.port.may_register(self.shard):
+            self.refuse(0, nonce, Overloaded(self.plane.limits.registered_max))
+            return
         self.registering.add(nonce)
         self._ask(Register(nonce))
 
@@ -261,7 +280,7 @@ class ClientChannel:
     def result(self, nonce: int, frame: list[Buffer]) -> None:
         """Of a read."""
         if nonce in self.tails:  # there was nothing to read
-            self.tails.remove(nonce)
+            self._end_tail(nonce)
             self.port.reads += 1
             self.port.deliver(frame)
         elif nonce in self.reads:
@@ -272,7 +291,7 @@ class ClientChannel:
         self.plane.refusals[type(refusal).__name__] += 1
         self._settle(session, nonce)
         if not session:
-            self.tails.discard(nonce)
+            self._end_tail(nonce)
             self.registering.discard(nonce)
             if nonce in self.reads:
                 self.plane.answers.give_back(self.reads.pop(nonce))
@@ -310,6 +329,7 @@ class ClientChannel:
         self.port.reads -= len(self.reads)
         self.plane.answers.give_back(sum(self.reads.values()))
         self.reads.clear()
+        self.port.tails -= len(self.tails)
         self.tails.clear()
         self.plane.forget_client(self.name)
 
@@ -323,10 +343,13 @@ class ClientPort(Receiver):
         self.connection: Connection
         # Reads that are not answered, or whose answer has not been sent yet.
         self.reads = 0
+        self.tails = 0
+        self.window = AnswerWindow(plane.answers.bytes_max)
+        # Sessions opened of late, by shard.
+        self._registered: Counter[str] = Counter()
         self._results: deque[list[Buffer]] = deque()
         # Of answers to reads: how long, and how much must be taken until each has been.
         self._untaken: deque[tuple[int, int]] = deque()
-        self._taken_bytes = 0
         self._stuck_ms = 0
         # Of a frame that is not whole yet, and looks since the last one that was.
         self.unfinished_bytes = 0
@@ -363,6 +386,10 @@ class ClientPort(Receiver):
             if plane.unfinished_bytes > plane.unfinished_bytes_max:
                 plane.shed()
 
+    def may_register(self, shard: str) -> bool:
+        self._registered[shard] += 1
+        return self._registered[shard] <= self._plane.limits.registered_max
+
     def dismiss(self, why: str) -> None:
         self._unfinished(0)
         self.connection.close(Reason.OVERLOADED, why)
@@ -396,6 +423,7 @@ class ClientPort(Receiver):
     def deliver(self, frame: list[Buffer]) -> None:
         """A read's answer, which waits for room."""
         self._plane.answers.add(_length(frame))
+        self.window.owed += _length(frame)
         self._results.append(frame)
         self.drained(self.connection)
         self.settle()
@@ -414,21 +442,27 @@ class ClientPort(Receiver):
         if self._untaken:
             taken = self.connection.taken_bytes
             while self._untaken and self._untaken[0][1] <= taken:
-                self._plane.answers.give_back(self._untaken.popleft()[0])
+                size, _ = self._untaken.popleft()
+                self._plane.answers.give_back(size)
+                self.window.owed -= size
 
     def look(self, passed_ms: int) -> None:
-        """Whether anything of what waits has been taken since the last look."""
+        """Whether enough of what waits has been taken since the last look."""
         self.unfinished_looks += 1
         self.settle()
-        taken = self.connection.taken_bytes
-        stuck = taken == self._taken_bytes and self.connection.outgoing_bytes > 0
-        self._taken_bytes = taken
+        self._registered.subtract(
+            dict.fromkeys(self._registered, REGISTERED_PER_S * passed_ms // 1000)
+        )
+        self._registered = +self._registered
+        connection = self.connection
+        stuck = self.window.is_slow(connection.taken_bytes, connection.outgoing_bytes, passed_ms)
         self._stuck_ms = self._stuck_ms + passed_ms if stuck else 0
         if self._stuck_ms >= self._plane.limits.connection.silence_ms:
             self.dismiss("answers are not taken")
 
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
         self._plane.ports.discard(self)
+        self._plane.tails.forget(self)
         self._unfinished(0)
         left = sum(map(_length, self._results)) + sum(size for size, _ in self._untaken)
         self._plane.answers.give_back(left)

@@ -42,7 +42,11 @@ OnPong = Callable[[str, int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PlaneLimits:
-    """Every bound of the data plane."""
+    """Every bound of the data plane.
+
+    Of one connection: `reads_max`, `tails_max`, `channels_max`, and `registered_max`, the sessions
+    that it opens of a shard at once, which keeps 256 of all clients.
+    """
 
     connection: ConnectionLimits = field(
         default_factory=lambda: ConnectionLimits(
@@ -55,6 +59,7 @@ class PlaneLimits:
     reads_max: int = 8
     tails_max: int = 1024
     channels_max: int = 1024
+    registered_max: int = 64
     read_bytes_max: int = 1 << 20
     tail_bytes_max: int = 2 << 20
     tail_wait_ms: int = 1000

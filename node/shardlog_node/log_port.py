@@ -24,6 +24,7 @@ from shardlog.transport.frames import (
     Decoder,
     FrameType,
 )
+from shardlog_node.answer_window import AnswerWindow
 from shardlog_node.clients import ClientChannel
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class LogPort:
         shard: str,
         on_answer: Callable[[Answer], None] = lambda answer: None,
     ) -> None:
-        self.reads = 0
+        self.reads = self.tails = 0
+        # It asks for one thing at a time, and what it is answered is taken at once.
+        self.window = AnswerWindow(plane.answers.bytes_max)
         self.held_bytes = 0
         self._bytes_max = plane.limits.connection.incoming_bytes_max
         self._on_answer = on_answer
@@ -83,6 +86,10 @@ class LogPort:
         self._released = asyncio.Event()
         self._closed = False
         self._channel = ClientChannel(plane, self, 0, shard)
+
+    def may_register(self, shard: str) -> bool:
+        """A stream opens one session."""
+        return True
 
     @property
     def connection(self) -> LogPort:
@@ -97,6 +104,7 @@ class LogPort:
     def close(self) -> None:
         self._closed = True
         self._channel.close()
+        self._channel.plane.tails.forget(self)
         for future in self._asked.values():
             future.cancel()
 

@@ -37,9 +37,10 @@ from shardlog.transport.frames import (
     encode_read_result,
     encode_read_result_head,
 )
+from shardlog_node.waiting_tails import WaitingTails
 
 if TYPE_CHECKING:
-    from shardlog_node.clients import Budget, ClientChannel
+    from shardlog_node.clients import Budget, ClientChannel, Port
     from shardlog_node.host import HostedReplica, NodeHost
 
 READING_THREADS = 2
@@ -58,24 +59,28 @@ class TailRead:
     bytes_max: int
     verified: bool
     own: bool
-    waited_ms: int = 0
+    ends_ms: int = 0
 
     def refuse(self, refusal: Refusal) -> None:
         self.channel.refuse(0, self.nonce, refusal)
 
 
 class Tails:
-    """`waiting` are the reads that found nothing yet, by shard; `held` those without room."""
+    """`waiting` are the reads that found nothing yet, by shard; `held` those without room.
+
+    Clients whose reads are held take turns.
+    """
 
     def __init__(self, host: NodeHost, answers: Budget, wait_ms: int) -> None:
         self._host = host
         self._answers = answers
         self._wait_ms = wait_ms
-        self.held: deque[TailRead] = deque()
+        self.held: dict[Port, deque[TailRead]] = {}
         self._threads = ThreadPoolExecutor(READING_THREADS, "reads")
-        self.waiting: dict[str, list[TailRead]] = {}
+        self.waiting: dict[str, WaitingTails[TailRead]] = {}
         # The commit offsets that those who wait were compared with.
         self._commits: dict[str, int] = {}
+        self._now_ms = 0
 
     def read(
         self,
@@ -102,16 +107,28 @@ class Tails:
         elif read.own:
             self._nothing(hosted, read)
         else:
-            self.waiting.setdefault(shard, []).append(read)
+            read.ends_ms = self._now_ms + self._wait_ms
+            self.waiting.setdefault(shard, WaitingTails()).add(read)
 
     def go_on(self) -> None:
-        """There may be room for those that were held; one whose client is gone is forgotten."""
-        for _ in range(len(self.held)):
+        """There may be room for those that were held."""
+        for port in list(self.held):
             if self._answers.bytes >= self._answers.bytes_max:
                 return
-            read = self.held.popleft()
-            if read.channel.awaits(read.nonce):
-                self._take(read)
+            held = self.held.pop(port)
+            while held and port.window.room and port not in self.held:
+                read = held.popleft()
+                if read.channel.awaits(read.nonce):
+                    self._take(read)
+            if held:
+                self.held.setdefault(port, deque()).extend(held)
+
+    def _hold(self, read: TailRead) -> None:
+        self.held.setdefault(read.channel.port, deque()).append(read)
+
+    def forget(self, port: Port) -> None:
+        """Nobody is there any more."""
+        self.held.pop(port, None)
 
     def stepped(self, hosted: HostedReplica) -> None:
         """Something may have been committed, or the leadership lost."""
@@ -119,26 +136,27 @@ class Tails:
         waiting = self.waiting.get(replica.shard)
         if waiting is None:
             return
-        moved = replica.commit != self._commits.get(replica.shard)  # a shard may be made anew
-        self._commits[replica.shard] = replica.commit
-        if replica.lead is None or (moved and any(read.start < replica.commit for read in waiting)):
+        if replica.lead is None:
             del self.waiting[replica.shard]
             for read in waiting:
+                self._take(read)
+        elif replica.commit != self._commits.get(replica.shard):  # a shard may be made anew
+            self._commits[replica.shard] = replica.commit
+            going = waiting.below(replica.commit)
+            if not waiting:
+                del self.waiting[replica.shard]
+            for read in going:
                 self._take(read)
 
     def tick(self, passed_ms: int) -> None:
         """Those that have waited long enough are told that there is nothing."""
+        self._now_ms += passed_ms
         for shard, waiting in list(self.waiting.items()):
-            hosted = self._host.replicas.get(shard)
-            for read in waiting:
-                read.waited_ms += passed_ms
-            late = [read for read in waiting if read.waited_ms >= self._wait_ms]
-            if len(late) == len(waiting):
+            late = waiting.ended(self._now_ms)
+            if not waiting:
                 del self.waiting[shard]
-            elif late:
-                self.waiting[shard] = [read for read in waiting if read.waited_ms < self._wait_ms]
             for read in late:
-                self._give_up(hosted, read)
+                self._give_up(self._host.replicas.get(shard), read)
 
     def _give_up(self, hosted: HostedReplica | None, read: TailRead) -> None:
         if hosted is None:
@@ -185,17 +203,21 @@ class Tails:
     # --- serving ---------------------------------------------------------------------------------
 
     def _serve(self, hosted: HostedReplica, read: TailRead) -> None:
-        if not self._answers.take(read.bytes_max):
-            self.held.append(read)
+        window = read.channel.port.window
+        size = min(read.bytes_max, window.room)
+        if not size or not self._answers.take(size):
+            self._hold(read)
             return
         if not read.channel.begins_answer(read.nonce):
-            self._answers.give_back(read.bytes_max)
-            self.held.append(read)
+            self._answers.give_back(size)
+            self._hold(read)
             return
+        window.owed += size
         commit = _reaches_to(hosted, read)
 
         def done(found: tuple[Raw, Buffer] | None) -> None:
-            self._answers.give_back(read.bytes_max)
+            self._answers.give_back(size)
+            window.owed -= size
             if found is None:
                 self._serve_one_by_one(hosted, read)
                 return
@@ -205,12 +227,12 @@ class Tails:
             channel.result(read.nonce, [head, data])
 
         def read_raw() -> tuple[Raw, Buffer] | None:
-            raw = hosted.store.raw(read.start, commit, read.bytes_max)
+            raw = hosted.store.raw(read.start, commit, size)
             return None if raw is None else (raw, hosted.store.read_raw(raw))
 
         cached = None
         if not read.verified:
-            cached = hosted.store.read_cached(read.start, commit, read.bytes_max)
+            cached = hosted.store.read_cached(read.start, commit, size)
         if read.verified or cached is not None:
             done(cached)
         else:

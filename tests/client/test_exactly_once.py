@@ -10,6 +10,7 @@ from shardlog.client import ClientLimits
 from shardlog.client.failures import Busy, DeadlineExceeded, NumberTaken, SessionEvicted
 from shardlog.protocol.effects import Limits
 from shardlog.transport.batch import BatchBuilder
+from shardlog_node.data_plane import PlaneLimits
 
 
 def batch_of(value: bytes) -> bytes:
@@ -162,7 +163,8 @@ def test_T7_eviction_is_told_where_the_fate_is_unknown(tmp_path: Path):
 def test_T7_an_idle_session_that_was_evicted_costs_nothing(tmp_path: Path):
     """What was sent once, and refused, is certainly not in the log: a new session takes it."""
 
-    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=2))
+    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=2),
+           plane_limits=PlaneLimits(registered_max=100_000))  # fmt: skip
     async def _(s: Story) -> None:
         producer = s.client.producer(SHARD, batch_bytes=1)
         await producer.append(b"first")
@@ -206,7 +208,8 @@ def test_T7_an_eviction_that_took_a_while_to_be_committed_costs_nothing(tmp_path
 def test_T7_sessions_that_evict_each_other_all_the_time(tmp_path: Path):
     """What was acknowledged is in the log once, at its offset; what was evicted at most once."""
 
-    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=2))
+    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=2),
+           plane_limits=PlaneLimits(registered_max=100_000))  # fmt: skip
     async def _(s: Story) -> None:
         producers = [s.client.producer(SHARD, batch_bytes=1) for _ in range(4)]
         told: dict[bytes, int | BaseException] = {}

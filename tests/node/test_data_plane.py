@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,7 @@ def test_a_batch_over_the_limit_and_one_that_was_damaged_are_refused(tmp_path: P
         assert cluster.planes[leader].budget.bytes == 0
 
 
+OVER = Overloaded(64)
 GOOD = body_of(b"a record")
 POISON = {
     "nothing": (b"", 1),
@@ -358,6 +360,65 @@ def test_one_who_takes_nothing_is_dismissed_and_others_are_served(tmp_path: Path
             assert (await tail(client, appended.base)).entries
         while plane.answers.bytes:
             await asyncio.sleep(0.01)
+
+
+def test_S14_slow_readers_leave_room_for_others(tmp_path: Path):
+    """They are not dismissed: as many as there are, they hold a part of the room only."""
+    limits = PlaneLimits(
+        connection=ConnectionLimits(outgoing_bytes_max=16 << 20, silence_ms=600_000),
+        inflight_bytes_max=16 << 20,
+    )
+
+    @story(tmp_path, "a", limits=limits)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        session = await session_of(client)
+        appended = await client.ask(append(session, 1, body_of_size(200_000)))
+        assert isinstance(appended, Appended)
+        plane = cluster.planes[leader]
+        async with AsyncExitStack() as stack:
+            for _ in range(7):
+                rude = await stack.enter_async_context(cluster.client(leader, "orders"))
+                rude.connection.hold(1 << 30)  # it reads no more
+                for nonce in range(1, 151):  # far more than sockets take
+                    rude.connection.send(encode_read(1, nonce, appended.base, 0, tail=True))
+            while len(plane.tails.held) < 7:
+                await asyncio.sleep(0.01)
+            assert plane.answers.bytes < plane.answers.bytes_max
+            for _ in range(50):
+                assert (await tail(client, appended.base)).entries
+        while plane.answers.bytes or plane.tails.held:
+            await asyncio.sleep(0.01)
+
+
+def test_S19_tails_are_bounded_for_a_connection(tmp_path: Path):
+    @story(tmp_path, "a", limits=PlaneLimits(tails_max=3, tail_wait_ms=60_000))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        for channel in range(2, 6):
+            await client.attach(channel, "orders")
+            client.connection.send(encode_read(channel, 1, 1 << 40, 0, tail=True))
+        refused = to_message(await client.next())
+        assert refused == ClientRefused(0, 1, Overloaded(3))
+        await client.attach(2, "orders")  # what waited there is forgotten
+        client.connection.send(encode_read(2, 2, 1 << 40, 0, tail=True))
+        waiting = cluster.planes[leader].tails.waiting
+        while len(waiting["orders"]) < 3 + 1:  # that of the channel that was is not looked for
+            await asyncio.sleep(0.01)
+        client.connection.send(encode_read(3, 9, 1 << 40, 0, tail=True))
+        assert to_message(await client.next()) == ClientRefused(0, 9, Overloaded(3))
+
+
+def test_S19_one_connection_opens_so_many_sessions_of_a_shard(tmp_path: Path):
+    @story(tmp_path, "a")
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        for nonce in range(1, 65):
+            assert isinstance(await client.ask(Register(nonce)), Registered)
+        await client.attach(1, "orders")
+        answers = [await client.ask(Register(nonce)) for nonce in range(100, 150)]
+        refused = [each for each in answers if isinstance(each, ClientRefused)]
+        assert {each.refusal for each in refused} == {OVER}
+        assert refused  # some more are opened each second
+        async with cluster.client(leader, "orders") as another:
+            assert isinstance(await another.ask(Register(1)), Registered)
 
 
 def test_T3_a_verified_read_has_a_damaged_control_entry_repaired(tmp_path: Path):
