@@ -8,25 +8,36 @@ KEEP ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-demo
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test e2e sim soak demo bench bench-guard chart proto fmt clean
+.PHONY: help setup venv check test e2e sim soak demo bench bench-guard chart proto fmt clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv and install Shardlog with its tools (only when something changed)
 
 $(STAMP): pyproject.toml constraints.txt
+	@$(MAKE) --no-print-directory venv
+	@echo "setup: installing Shardlog and its tools into $(VENV), once: 1.1 GB, some minutes"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@ $(DEMO_STAMP)
+
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@$(MAKE) --no-print-directory venv
+	@echo "demo: installing Shardlog into $(VENV), once: about 110 MB"
+	@$(PIP_INSTALL) -e '.[node]'
+	@touch $@
+
+venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "setup: Python 3.11 or newer is needed ($(PYTHON) is not): make PYTHON=python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "setup: $(PYTHON) cannot make a virtual environment: apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "setup: installing Shardlog and its tools into $(VENV), once"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
 
 check: setup ## Lint, format check, types and import contracts
 	$(BIN)/ruff check
@@ -50,7 +61,7 @@ sim: setup ## Simulated runs only: make sim SEEDS=100000
 soak: setup ## Damage files of live nodes under load: make soak MINUTES=10 SEED=1
 	@PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(MINUTES) --seed $(SEED)
 
-demo: setup ## Watch a real cluster lose its leader, grow, shrink, and lose no record
+demo: $(DEMO_STAMP) ## Watch a real cluster lose its leader, grow, shrink, and lose no record
 	@$(BIN)/shardlog demo
 
 bench: setup ## Beside Kafka, NATS and etcd, into docs/benchmarks.md: QUICK=1 (10 of 60 minutes), ANYWAY=1

@@ -16,7 +16,6 @@ import click
 import pytest
 
 from shardlog.cli.main import main
-from shardlog.local.cluster_file import load
 from shardlog.local.layout import Layout
 from shardlog.local.taking_down import stop_all
 
@@ -28,7 +27,6 @@ CLI = (ROOT / "docs" / "cli.md").read_text()
 SNAPSHOTS = (ROOT / "docs" / "snapshots.md").read_text()
 PROGRAMS = Path(sys.executable).parent
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-URL = "http://127.0.0.1:7300"
 COMMAND_TIMEOUT_S = 120
 
 Step = tuple[str, str]
@@ -75,8 +73,7 @@ class Newcomer:
             case "follow":
                 self.follow(text)
             case "python":
-                assert URL in text
-                self.run([sys.executable, "-c", text.replace(URL, load(self.layout).url)])
+                self.run([sys.executable, "-c", text])
             case _:
                 self.run(["bash", "-o", "pipefail", "-c", text])
 

@@ -13,10 +13,13 @@ import resource
 import sys
 from collections.abc import Sequence
 
-from shardlog.process.ends import Exit, run_program, told
-from shardlog.process.settings import BadSettings
-from shardlog_node.memory import keep_freed
-from shardlog_node.settings import NodeSettings, load
+from shardlog.extras import required
+
+with required("shardlog-node", "node"):
+    from shardlog.process.ends import Exit, run_program, told
+    from shardlog.process.settings import BadSettings
+    from shardlog_node.memory import keep_freed
+    from shardlog_node.settings import NodeSettings, load
 
 NAME = "shardlog-node"
 

@@ -12,9 +12,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from shardlog.process.ends import Exit, run_program, told
-from shardlog.process.settings import BadSettings
-from shardlog_operator.settings import OperatorSettings, load
+from shardlog.extras import required
+
+with required("shardlog-operator", "operator"):
+    from shardlog.process.ends import Exit, run_program, told
+    from shardlog.process.settings import BadSettings
+    from shardlog_operator.settings import OperatorSettings, load
 
 NAME = "shardlog-operator"
 

@@ -27,13 +27,13 @@ COMPRESSIONS = ("none", "zstd", "lz4")
 @click.command()
 @shard_argument
 @click.argument("records", nargs=-1, metavar="[RECORD]…")
-@click.option("--file", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@click.option("--file", "path", type=click.Path(path_type=Path), metavar="FILE",
               help="Take records from this file.")  # fmt: skip
 @click.option("--key", metavar="TEXT", help="The key of all these records.")
-@click.option("--lines", "how", flag_value="lines", default=True,
+@click.option("--lines", is_flag=True,
               help="A record on each line (this is the default).")  # fmt: skip
-@click.option("--null", "how", flag_value="null", help="A record before each NUL.")
-@click.option("--json", "how", flag_value="json", help="A JSON object on each line, as `shardlog "
+@click.option("--null", is_flag=True, help="A record before each NUL.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object on each line, as `shardlog "
               "read -o json` prints them: value, key, headers, timestamp_ms.")  # fmt: skip
 @click.option("--offsets", is_flag=True, help="Print the offset of each record.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
@@ -51,7 +51,9 @@ def append(
     records: tuple[str, ...],
     path: Path | None,
     key: str | None,
-    how: str,
+    lines: bool,
+    null: bool,
+    as_json: bool,
     offsets: bool,
     quiet: bool,
     output: str,
@@ -67,6 +69,9 @@ def append(
     command succeeds, all are held by a quorum. For RECORDs the offset of each is printed, else how
     many there were.
     """
+    if lines + null + as_json > 1:
+        raise BadUsage("--lines, --null and --json exclude each other")
+    how = "null" if null else "json" if as_json else "lines"
     if records and records != ("-",) and (path or how != "lines"):
         raise BadUsage("RECORDs cannot be given together with --file, --null or --json")
     if path and records:

@@ -15,8 +15,9 @@ import rich_click as click
 from click.exceptions import Exit
 
 from shardlog.cli import exit_codes
-from shardlog.cli.cluster import CLUSTER_VARIABLE, cluster_url, complete_shard
+from shardlog.cli.cluster import cluster_url, complete_shard
 from shardlog.cli.failures import BadUsage, ClusterRefused, ClusterUnavailable, CommandFailed
+from shardlog.where import CLUSTER_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 

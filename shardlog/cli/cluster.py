@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 import rich_click as click
 
 from shardlog.cli.failures import BadUsage, ClusterRefused, ClusterUnavailable
+from shardlog.where import CLUSTER_VARIABLE, hint
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Json = Any
 
-CLUSTER_VARIABLE = "SHARDLOG_CLUSTER"
 REQUEST_TIMEOUT_S = 15.0
 COMPLETION_TIMEOUT_S = 0.5
 
@@ -64,8 +64,9 @@ class Cluster:
             answer = connection.getresponse()
             status, text = answer.status, answer.read()
         except (OSError, HTTPException) as failure:
-            why = str(failure) or type(failure).__name__
-            raise ClusterUnavailable(f"no answer from {self.url}: {why}") from failure
+            why = getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
+            told = f"no answer from the coordinator at {self.url}: {why}"
+            raise ClusterUnavailable(told + hint(self.url)) from failure
         finally:
             connection.close()
         return self._understood(status, text)

@@ -11,7 +11,7 @@ HOW = {
 }
 
 
-@click.command(epilog="\b\n" + "\n".join(HOW.values()))
+@click.command(epilog="\b\n" + "\n\n".join(HOW.values()))
 @click.argument("shell", type=click.Choice(list(HOW)))
 def completion(shell: str) -> None:
     """Print the completion script for a shell; commands, options and names of shards complete."""

@@ -6,7 +6,14 @@ import sys
 
 import rich_click as click
 
-from shardlog.cli.failures import BadUsage
+from shardlog.cli import exit_codes
+from shardlog.cli.failures import BadUsage, CommandFailed
+
+
+class NotConfirmed(CommandFailed):
+    """The person who was asked did not say yes."""
+
+    exit_code = exit_codes.INTERRUPTED
 
 
 def confirm(question: str) -> None:
@@ -16,4 +23,5 @@ def confirm(question: str) -> None:
     """
     if not sys.stdin.isatty():
         raise BadUsage(f"{question} Nobody can be asked without a terminal: --yes answers it")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise NotConfirmed("not confirmed: nothing was done")

@@ -37,6 +37,8 @@ def demo(ctx: click.Context, seconds: float, svg: Path | None) -> None:
     """
     from shardlog.cli.demo_screen import DemoScreen
 
+    if svg is not None and not svg.parent.is_dir():
+        raise BadUsage(f"{svg}: there is no directory {svg.parent}")
     screen = DemoScreen()
     begun = time.monotonic()
     with screen, failures_as_exit_codes():

@@ -35,6 +35,12 @@ class ClusterRefused(CommandFailed):
         self.kind = kind
 
 
+class MissingExtra(CommandFailed):
+    """A library is not installed; the message names the extra that has it."""
+
+    exit_code = exit_codes.USAGE
+
+
 class BadUsage(CommandFailed):
     """What was asked for makes no sense; nothing was done."""
 

@@ -44,7 +44,7 @@ def failures_as_exit_codes() -> Iterator[None]:
         yield
     except (failures.CannotChange, failures.NoSuchProcess) as failure:
         raise BadUsage(str(failure)) from failure
-    except (failures.NoCluster, failures.NotRunning) as failure:
+    except failures.NotRunning as failure:
         raise ClusterRefused(str(failure), type(failure).__name__) from failure
     except failures.LocalFailure as failure:
         raise ClusterUnavailable(str(failure)) from failure

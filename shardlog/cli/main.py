@@ -8,6 +8,7 @@ the codes in `exit_codes`, here and nowhere else.
 import io
 import sys
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +17,8 @@ from click.exceptions import Exit
 
 from shardlog import __version__
 from shardlog.cli import exit_codes
-from shardlog.cli.failures import CommandFailed
+from shardlog.cli.failures import CommandFailed, MissingExtra
+from shardlog.extras import remedy
 
 COMMAND_GROUPS = (
     "demo", "local", "shard", "append", "read", "tail", "snapshot", "ops", "status", "storage",
@@ -46,13 +48,38 @@ class ShardlogGroup(click.RichGroup):
         except CommandFailed as failure:
             failure.show()
             ctx.exit(failure.exit_code)
-        except (click.UsageError, Exit, BrokenPipeError):
+        except (Exit, BrokenPipeError):
             raise
         except click.ClickException as error:
-            raise click.UsageError(error.format_message()) from error
+            show_usage_error(error)
+            ctx.exit(exit_codes.USAGE)
+        except ModuleNotFoundError as missing:
+            if told := remedy(missing):
+                MissingExtra(told).show()
+                ctx.exit(MissingExtra.exit_code)
+            traceback.print_exc()
+            ctx.exit(exit_codes.CRASH)
         except Exception:
             traceback.print_exc()
             ctx.exit(exit_codes.CRASH)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except click.UsageError as error:
+            show_usage_error(error)
+            raise Exit(exit_codes.USAGE) from error
+
+
+def show_usage_error(error: click.ClickException) -> None:
+    """In one line, with a command that is spelt almost so, and how to get help."""
+    text = error.format_message()
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    path = ctx.command_path if ctx else "shardlog"
+    if ctx and isinstance(ctx.command, ShardlogGroup) and text.startswith("No such command"):
+        meant = get_close_matches(text.split("'")[1], COMMAND_GROUPS, 1)
+        text += f" Did you mean {meant[0]!r}?" if meant else ""
+    click.echo(f"shardlog: {text}  ({path} --help)".replace("\n", " "), err=True)
 
 
 def write_wholly() -> None:
@@ -67,7 +94,11 @@ def write_wholly() -> None:
         )
 
 
-@click.group(cls=ShardlogGroup, name="shardlog")
+@click.group(
+    cls=ShardlogGroup,
+    name="shardlog",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="shardlog")
 def main() -> None:
     """A replicated, sharded log.

@@ -88,6 +88,22 @@ def _print_bare(
         click.echo((indent + "   ".join(padded)).rstrip())
 
 
+def _print_stacked(names: Sequence[str], rows: Sequence[Sequence[str]], indent: str) -> None:
+    """What is wider than the terminal: a row as lines, the first cell as their heading."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    for row in rows:
+        table = Table.grid(padding=(0, 2), pad_edge=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, cell in zip(names[1:], row[1:], strict=True):
+            table.add_row(f"{indent}  {name.upper()}", Text(cell, style=COLOURS.get(cell, "")))
+        Console().print(Text(indent + row[0], style="bold"))
+        Console().print(table)
+
+
 def _print_rich(
     names: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]], indent: str
 ) -> None:
@@ -97,6 +113,11 @@ def _print_rich(
     from rich.table import Table
     from rich.text import Text
 
+    width = Console().width - len(indent)
+    natural = sum(max(map(len, column)) for column in zip(names, *rows, strict=True))
+    if natural + 2 * len(names) > width:
+        _print_stacked(names, rows, indent)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, to_right in zip(names, right, strict=True):
         justify: Literal["left", "right"] = "right" if to_right else "left"

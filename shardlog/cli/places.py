@@ -43,12 +43,18 @@ class Moment(click.ParamType[int]):
             )
 
 
+class Offset(click.IntRange):
+    """What errors call an offset."""
+
+    name = "offset"
+
+
 def from_option(command: F) -> F:
     """Gives a command the argument `start`."""
     return click.option(
         "--from",
         "start",
-        type=click.IntRange(min=0),
+        type=Offset(min=0),
         metavar="OFFSET",
         help="Start with this offset.",
     )(command)

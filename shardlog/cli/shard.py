@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import rich_click as click
+from click.core import ParameterSource
 
 from shardlog.cli.cluster import Cluster, Json, cluster_options, complete_shard
 from shardlog.cli.confirming import confirm
-from shardlog.cli.failures import ClusterUnavailable
+from shardlog.cli.failures import BadUsage, ClusterUnavailable
 from shardlog.cli.output import is_for_programs, output_option, print_table, print_value
 from shardlog.cli.waiting import describe_change, describe_waiting, wait_until
 from shardlog.process.quantities import BadQuantity, bytes_of, duration_ms, duration_text
@@ -73,14 +74,16 @@ def shard() -> None:
               "majority.")  # fmt: skip
 @bytes_option("--retention-bytes")
 @time_option("--retention-time")
-@click.option("--durability", type=click.Choice(["Sync", "Relaxed"], case_sensitive=False),
-              default="Sync", show_default=True, help="Relaxed acknowledges a record once a quorum "
+@click.option("--durability", type=click.Choice(["sync", "relaxed"], case_sensitive=False),
+              default="sync", show_default=True, help="relaxed acknowledges a record once a quorum "
               "has it in memory, and syncs it a moment later.")  # fmt: skip
 @wait_option
 @timeout_option
 @output_option
 @cluster_options
+@click.pass_context
 def create(
+    ctx: click.Context,
     name: str,
     replicas: int,
     nodes: tuple[str, ...],
@@ -95,6 +98,11 @@ def create(
     cluster: Cluster,
 ) -> None:
     """Create a shard."""
+    given = ctx.get_parameter_source("replicas") is not ParameterSource.DEFAULT
+    if nodes and given and len(nodes) != replicas:
+        raise BadUsage(f"--replicas {replicas} contradicts --node, given {len(nodes)} times")
+    if len(set(nodes)) < len(nodes):
+        raise BadUsage("a node holds one replica of a shard, and one --node is given twice")
     body: dict[str, Json] = {"name": name, "replicas": len(nodes) or replicas}
     if nodes:
         body["nodes"] = list(nodes)
@@ -102,8 +110,8 @@ def create(
         body["quorum"] = {"replication": quorum_replication, "fencing": quorum_fencing}
     if retention_bytes or retention_time:
         body["retention"] = {"bytes": retention_bytes, "time_ms": retention_time}
-    if durability != "Sync":
-        body["durability"] = durability
+    if durability != "sync":
+        body["durability"] = durability.capitalize()
     made = cluster.post("shards", body=body)
     if wait:
         made = wait_until(cluster, name, _is_steady, timeout, f"create {name}")

@@ -24,7 +24,13 @@ PROFILE_HELP = "The set of options that seeds draw from."
 
 
 @click.command()
-@click.option("--seeds", default=100, show_default=True, help="How many seeds to run.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="How many seeds to run.",
+)
 @click.option("--start", default=1, show_default=True, help="The first seed.")
 @click.option("--jobs", default=0, help="How many processes; all cores if not given.")
 @click.option("--keep-going", is_flag=True, help="Go on after a failure.")

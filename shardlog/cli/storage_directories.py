@@ -43,5 +43,5 @@ def refusals() -> Iterator[None]:
 
 
 def leave(why: str) -> NoReturn:
-    click.echo(f"shardlog storage: {why}", err=True)
+    click.echo(f"shardlog: {why}", err=True)
     raise Exit(exit_codes.USAGE)

@@ -66,9 +66,9 @@ def describe_change(shard: Json) -> str:
     change = shard["reconfiguration"]
     if not change:
         return ""
-    nodes = " for ".join(each for each in (change["new"], change["old"]) if each)
-    if change["operation"] != "swap":
-        nodes = change["new"] or change["old"]
+    nodes = change["new"] or change["old"]
+    if change["operation"] == "swap":
+        nodes = f"{change['old']} for {change['new']}"
     return f"{change['operation']} {nodes}: {change['phase']}"
 
 

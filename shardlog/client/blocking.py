@@ -139,16 +139,15 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         tls: ssl.SSLContext | None = None,
         tls_name: str | None = None,
         limits: ClientLimits = LIMITS,
         name: str | None = None,
     ) -> None:
-        """`url` is `http://host:port`, a cluster's directory, or `shardlog://host:port,host:port`,
-        addresses of nodes to try.  `tls_name` is whom the nodes' certificates must name, if not
-        their hosts.  `name` is what nodes call this client.
+        """Arguments are those of `shardlog.client.Client`: without `url` it is `SHARDLOG_CLUSTER`
+        of the environment, or the cluster that `shardlog local up` has started on this machine.
         """
         self._thread = LoopThread()
         self._limits = limits

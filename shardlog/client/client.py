@@ -32,6 +32,7 @@ from shardlog.client.route import Route
 from shardlog.transport.compression import Compression
 from shardlog.transport.frames import FIXED, FrameType, encode_register
 from shardlog.transport.handshake import NAME_BYTES_MAX
+from shardlog.where import cluster_url
 
 _REGISTERED = FIXED[FrameType.REGISTERED]
 
@@ -40,13 +41,14 @@ class Client:
     """An async context manager; to be made and used within one event loop.
 
     `url` is `http://host:port`, a cluster's directory, or `shardlog://host:port,host:port`,
-    addresses of nodes to try.  `tls_name` is whom the nodes' certificates must name, if not their
-    hosts.  `name` is what nodes call this client.
+    addresses of nodes to try; without one it is `SHARDLOG_CLUSTER` of the environment, or the
+    cluster that `shardlog local up` has started on this machine.  `tls_name` is whom the nodes'
+    certificates must name, if not their hosts.  `name` is what nodes call this client.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         tls: ssl.SSLContext | None = None,
         tls_name: str | None = None,
@@ -55,7 +57,7 @@ class Client:
         directory: Directory | None = None,
     ) -> None:
         self.limits = limits
-        self._directory = directory or directory_of(url, limits.directory_ms, tls)
+        self._directory = directory or directory_of(url or _cluster_url(), limits.directory_ms, tls)
         self._links = Links(name or f"client-{os.getpid()}", limits, tls, tls_name)
         self._routes: dict[str, Route] = {}
         self._node_routes: dict[tuple[str, str], Route] = {}
@@ -274,3 +276,10 @@ class Client:
     def _deadline(self, deadline_ms: int | None) -> Deadline:
         ms = self.limits.deadline_ms if deadline_ms is None else deadline_ms
         return Deadline(ms, asyncio.get_running_loop().time)
+
+
+def _cluster_url() -> str:
+    try:
+        return cluster_url()
+    except LookupError as failure:
+        raise InvalidArgument(str(failure)) from failure

@@ -8,6 +8,7 @@ them but time.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from shardlog.client.failures import (
     InvalidArgument,
     NoSuchShard,
 )
+from shardlog.where import hint
 
 if TYPE_CHECKING:
     import aiohttp
@@ -84,7 +86,7 @@ class HttpDirectory:
         if status == 404 and isinstance(answer, dict) and answer.get("kind") == "NoSuchShard":
             raise NoSuchShard(shard)
         if status >= 500:
-            raise DirectoryUnavailable(f"{self._url} answers {status}")
+            raise DirectoryUnavailable(f"the coordinator at {self._url} answers {status}")
         if status != 200:
             raise DirectoryRejected(f"{self._url} answers {status} when asked for {shard!r}")
         return placement_of(shard, answer)
@@ -103,8 +105,17 @@ class HttpDirectory:
                 is_json = response.content_type == "application/json"
                 return response.status, await response.json() if is_json else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as failure:
-            said = str(failure) or f"no answer in {self._timeout_ms} ms"
-            raise DirectoryUnavailable(f"{self._url}: {said}") from failure
+            told = f"no answer from the coordinator at {self._url}: {self._why(failure)}"
+            raise DirectoryUnavailable(told + hint(self._url)) from failure
+
+    def _why(self, failure: Exception) -> str:
+        """The reason alone: aiohttp tells host, port and the kind of TLS again."""
+        if isinstance(failure, TimeoutError):
+            return f"not within {self._timeout_ms} ms"
+        reason = getattr(failure, "os_error", failure)
+        if isinstance(reason, OSError) and (reason.errno or 0) > 0:
+            return os.strerror(reason.errno)
+        return getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
 
     async def close(self) -> None:
         self._closed = True

@@ -22,6 +22,8 @@ from shardlog.local.layout import COORDINATOR, Layout
 FORMAT = 1
 HOST = "127.0.0.1"
 PORTS = range(15_000, 32_000)
+WELL_KNOWN_PORT = 7300
+"""Of the coordinator that is found without being told where, if it is free: easy to remember."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,13 @@ def port_of(address: str) -> int:
 # --- making --------------------------------------------------------------------------------------
 
 
-def new_cluster(nodes: int) -> Cluster:
+def new_cluster(nodes: int, coordinator_port: int | None = None) -> Cluster:
+    """The coordinator gets another port if that one is taken."""
     ports = _free_ports(set())
-    return _extended(Cluster(f"{HOST}:{next(ports)}", ()), nodes, ports)
+    coordinator = f"{HOST}:{coordinator_port}"
+    if coordinator_port is None or not is_free(coordinator):
+        coordinator = f"{HOST}:{next(ports)}"
+    return _extended(Cluster(coordinator, ()), nodes, ports)
 
 
 def with_nodes(cluster: Cluster, nodes: int) -> Cluster:

@@ -16,7 +16,7 @@ class UnusableDirectory(LocalFailure):
     """Not a directory, not permitted, full."""
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}")
+        super().__init__(f"{path} cannot be made or used: {why}")
 
 
 class BadClusterFile(LocalFailure):

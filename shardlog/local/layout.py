@@ -6,14 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-DIRECTORY_VARIABLE = "SHARDLOG_DIR"
+from shardlog.where import CLUSTER_FILE, default_directory, home_directory
+
 COORDINATOR = "coordinator"
 SUPERVISOR = "supervisor"
-
-
-def default_directory() -> Path:
-    found = os.environ.get(DIRECTORY_VARIABLE)
-    return Path(found) if found else Path.home() / ".shardlog" / "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +23,13 @@ class Layout:
         return cls(Path(os.path.abspath(directory or default_directory())))
 
     @property
+    def is_in_home(self) -> bool:
+        """Whether this is the cluster that is found without being told where."""
+        return self.directory == home_directory()
+
+    @property
     def cluster_file(self) -> Path:
-        return self.directory / "cluster.json"
+        return self.directory / CLUSTER_FILE
 
     @property
     def metadata(self) -> Path:

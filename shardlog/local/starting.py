@@ -13,6 +13,7 @@ from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 
 from shardlog.local.cluster_file import (
+    WELL_KNOWN_PORT,
     Cluster,
     load,
     new_cluster,
@@ -62,7 +63,7 @@ def _wanted(layout: Layout, nodes: int | None, new_ports: bool) -> Cluster:
     try:
         cluster = load(layout)
     except NoCluster:
-        return new_cluster(nodes or NODES_DEFAULT)
+        return new_cluster(nodes or NODES_DEFAULT, WELL_KNOWN_PORT if layout.is_in_home else None)
     if nodes is not None and nodes < len(cluster.nodes):
         raise CannotChange(f"there are {len(cluster.nodes)} nodes, and a cluster does not shrink")
     wanted = nodes or len(cluster.nodes)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
+from shardlog.extras import remedy
 from shardlog.process.settings import BadSettings
 
 Settings = TypeVar("Settings")
@@ -41,11 +42,16 @@ def run_program(
         return work(settings)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except ModuleNotFoundError as missing:
+        if remedied := remedy(missing, name.removeprefix("shardlog-")):
+            return told(name, Exit.USAGE, remedied)
+        traceback.print_exc()
+        return Exit.CRASH
     except Exception:
         traceback.print_exc()
         return Exit.CRASH
 
 
-def told(name: str, status: Exit, failure: BaseException) -> Exit:
+def told(name: str, status: Exit, failure: BaseException | str) -> Exit:
     print(f"{name}: {failure}", file=sys.stderr)
     return status

@@ -266,7 +266,7 @@ def test_who_has_read_enough_may_leave(cluster: LocalCluster, shard: str):
         ("read absent", exit_codes.REFUSED, "no shard 'absent'"),
         ("tail absent -f", exit_codes.REFUSED, "no shard 'absent'"),
         ("append lines --file /absent", exit_codes.INPUT, "/absent: No such file"),
-        ("append lines --file .", exit_codes.USAGE, "directory"),
+        ("append lines --file .", exit_codes.INPUT, "directory"),
         ("append lines x --file y", exit_codes.USAGE, "cannot be given together"),
         ("append lines --json --key k", exit_codes.USAGE, "keys of its own"),
         ("read lines --from 1 --from-time 5m", exit_codes.USAGE, "exclude each other"),

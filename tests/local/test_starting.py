@@ -129,7 +129,7 @@ def test_nodes_that_are_not_installed(cluster: LocalCluster, monkeypatch: pytest
 
 @pytest.mark.parametrize("line", ["local status", "local down", "local logs", "local kill node-1"])
 def test_no_cluster(cluster: LocalCluster, line: str):
-    assert "`shardlog local up` makes one" in cluster.refused(line, exit_codes.REFUSED)
+    assert "`shardlog local up` makes one" in cluster.refused(line, exit_codes.UNAVAILABLE)
 
 
 def test_a_cluster_file_that_is_damaged(cluster: LocalCluster):
