@@ -113,8 +113,9 @@ class HttpDirectory:
         if isinstance(failure, TimeoutError):
             return f"not within {self._timeout_ms} ms"
         reason = getattr(failure, "os_error", failure)
-        if isinstance(reason, OSError) and (reason.errno or 0) > 0:
-            return os.strerror(reason.errno)
+        errno = getattr(reason, "errno", None) or 0
+        if errno > 0:
+            return os.strerror(errno)
         return getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
 
     async def close(self) -> None:
