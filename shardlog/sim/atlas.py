@@ -54,6 +54,11 @@ class Atlas:
             self.ends[header.base] = self.commit = header.end
         self.commit = max(self.commit, log.first)
 
+    def cut(self, base: int) -> None:
+        """People have given up all that may stand from here on."""
+        self.chain = {each: checksum for each, checksum in self.chain.items() if each < base}
+        self.commit = min(self.commit, base)
+
     # --- who holds what --------------------------------------------------------------------------
 
     def trimmed(self) -> int:

@@ -19,10 +19,13 @@ from shardlog.protocol.messages import Ack, BecameLeader, Commit, Envelope, Fenc
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
+from shardlog.sim.answers import ReadChecker, WaiterChecker
 from shardlog.sim.coverage import CoverageChecker
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.feeding import FeedingChecker
+from shardlog.sim.identity import DestroyChecker
 from shardlog.sim.linearizability import Operation, check
+from shardlog.sim.losses import eras
 from shardlog.sim.observer import Observer
 from shardlog.sim.restores import RestoreChecker
 from shardlog.sim.sequence import SequenceChecker
@@ -63,6 +66,8 @@ class ChainChecker(Observer):
         # How far each node's commit offset has been compared.
         self.checked: dict[str, int] = {}
         self.led: set[tuple[str, int]] = set()
+        # Stretches that went before anybody could look.
+        self.unseen: list[tuple[int, int]] = []
         # The highest commit offset that anybody has had.
         self.highest = 0
         # What was given up, by the record.
@@ -71,6 +76,8 @@ class ChainChecker(Observer):
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
+        if world.losses.left and world.losses.is_left(replica.member):
+            return
         checked = self.checked.get(node, 0)
         self.highest = max(self.highest, replica.commit)
         if replica.commit > checked:
@@ -102,6 +109,8 @@ class ChainChecker(Observer):
                 return header.base
             if header.kind is Kind.LOST:
                 self._check_declared(node, header)
+            if known is None and self._was_unseen(header.base):
+                continue
             if known is None:
                 self._extend(node, replica, header)
             elif known.checksum != header.checksum:
@@ -111,6 +120,9 @@ class ChainChecker(Observer):
                 )
         return replica.commit
 
+    def _was_unseen(self, offset: int) -> bool:
+        return any(start <= offset < end for start, end in self.unseen)
+
     def _check_declared(self, node: str, header: Header) -> None:
         """A marker stands for what was given up, and for nothing else."""
         if not any(lost.base == header.base and lost.end == header.end for lost in self.losses):
@@ -119,7 +131,10 @@ class ChainChecker(Observer):
             )
 
     def _extend(self, node: str, replica: Replica, header: Header) -> None:
-        if header.base != self.end or header.parent != self.last_checksum:
+        if self.end < header.base == replica.log.first:
+            # Committed and trimmed within one step: nobody has seen what it was.
+            self.unseen.append((self.end, header.base))
+        elif header.base != self.end or header.parent != self.last_checksum:
             raise SafetyFailure(
                 "NoLogDivergence",
                 f"{node} committed {header.id}, which does not continue the chain at {self.end}",
@@ -187,6 +202,8 @@ class ChainChecker(Observer):
         if name in world.nodes:
             self.checked[name] = 0
             replica = world.nodes[name].replica
+            if world.losses.is_left(replica.member):
+                return
             self.checked[name] = self._compare(name, replica, replica.log.first)
 
     def on_wipe(self, world: World, name: str) -> None:
@@ -198,6 +215,8 @@ class ChainChecker(Observer):
         entry = self.chain.get(operation.offset)
         if entry is None and self.end <= operation.offset < self.highest:
             return  # called committed by one whose copy was damaged before anybody looked
+        if entry is None and self._was_unseen(operation.offset):
+            return
         # A retry of what was given up since is still told where it stood.
         kinds = (Kind.DATA, Kind.LOST)
         if entry is None or entry.count != operation.count or entry.kind not in kinds:
@@ -213,6 +232,8 @@ class PromiseChecker(Observer):
     def __init__(self) -> None:
         self.epochs: dict[Member, int] = {}
         self.acked: dict[Member, int] = {}
+        # The same, also of a log that was started over: what it may not deny (rule 13).
+        self.held: dict[Member, int] = {}
         # By node: incarnation, epoch and commit offset after its last step.
         self.seen: dict[str, tuple[int, int, int]] = {}
         # The election that a member has promised an epoch to.
@@ -234,6 +255,7 @@ class PromiseChecker(Observer):
                 self._sent(effect)
             elif isinstance(effect, TruncateLog):
                 self.acked[member] = min(self.acked.get(member, 0), effect.end)
+                self.held[member] = min(self.held.get(member, 0), effect.end)
             elif kind is ResetLog:
                 self.acked[member] = 0
         if replica.role is Role.LEADER and replica.commit > self.acked.get(member, 0):
@@ -250,6 +272,11 @@ class PromiseChecker(Observer):
             self._promise(member, message.epoch, message.end)
         elif isinstance(message, FenceAnswer):
             self._promise(member, message.epoch, 0)
+            if message.end < self.held.get(member, 0) and not message.open_tail:
+                raise SafetyFailure(
+                    "PromisesSurvive",
+                    f"{member} denies what it acknowledged, from {message.end} on",
+                )
             first = self.elections.setdefault((member, message.epoch), message.election)
             if first != message.election:
                 raise SafetyFailure(
@@ -263,6 +290,8 @@ class PromiseChecker(Observer):
             self.epochs[member] = epoch
         if end > self.acked.get(member, 0):
             self.acked[member] = end
+        if end > self.held.get(member, 0):
+            self.held[member] = end
 
     def on_restart(self, world: World, name: str) -> None:
         if name not in world.nodes:
@@ -411,9 +440,10 @@ class ClientChecker(Observer):
     """Linearizability of what clients saw, over the whole run."""
 
     def on_end(self, world: World) -> None:
-        violation = check(world.history())
-        if violation is not None:
-            raise SafetyFailure("Linearizability", violation.text)
+        for history in eras(world.history(), world.losses.cuts):
+            violation = check(history)
+            if violation is not None:
+                raise SafetyFailure("Linearizability", violation.text)
 
 
 def all_checkers() -> list[Observer]:
@@ -425,6 +455,9 @@ def all_checkers() -> list[Observer]:
         FeedingChecker(),
         SequenceChecker(),
         VoiceChecker(),
+        WaiterChecker(),
+        ReadChecker(),
+        DestroyChecker(),
         RecordChecker(),
         MessageChecker(),
         ClientChecker(),

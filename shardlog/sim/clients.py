@@ -18,6 +18,7 @@ from shardlog.protocol.failures import (
     OffsetTrimmed,
     Refusal,
     ReplyForgotten,
+    RequestGap,
     SessionUnknown,
 )
 from shardlog.protocol.messages import (
@@ -283,7 +284,7 @@ class Client:
             call = self.calls.get(answer.nonce)
         if call is None:
             return
-        if isinstance(refusal, SessionUnknown):
+        if isinstance(refusal, SessionUnknown) or self._was_cut(refusal):
             self._lose_session()
         elif isinstance(refusal, DifferentRequest):
             del self.appends[answer.nonce]  # it is nowhere: nobody may ever read it
@@ -299,6 +300,11 @@ class Client:
             self.tail = max(self.tail, refusal.end)
         else:
             self._try_later(src, call, refusal)
+
+    def _was_cut(self, refusal: Refusal) -> bool:
+        """Whether a request that was answered is lacking: it was given up, by people's word."""
+        lacking = isinstance(refusal, RequestGap) and refusal.expected not in self.appends
+        return lacking and bool(self.world.losses.cuts)
 
     def _try_later(self, src: str, call: Call, refusal: Refusal) -> None:
         world = self.world

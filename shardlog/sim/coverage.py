@@ -35,11 +35,13 @@ class CoverageChecker(Observer):
         # How far each replica is durable, by what it acknowledged, or knows while it leads.
         self.held: dict[Member, int] = {}
         self.covered: set[int] = set()
+        # Of the cuts that people have accepted, those that are taken into account.
+        self.cuts = 0
 
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
-        if replica.commit > self.committed:
+        if replica.commit > self.committed and not world.losses.is_left(replica.member):
             self.committed = replica.commit
         if replica.lead is not None and replica.durable_end > self.held.get(replica.member, 0):
             self.held[replica.member] = replica.durable_end
@@ -60,7 +62,11 @@ class CoverageChecker(Observer):
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         if shard is None:
             self._begin()
-        elif shard.phase is Phase.COMMIT and shard.change and shard.epoch not in self.covered:
+            return
+        for _, base in world.losses.cuts[self.cuts :]:
+            self.committed = min(self.committed, base)
+        self.cuts = len(world.losses.cuts)
+        if shard.phase is Phase.COMMIT and shard.change and shard.epoch not in self.covered:
             self.covered.add(shard.epoch)
             after = shard.change.after
             quorum = shard.quorum.of(len(after)).replication

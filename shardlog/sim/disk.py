@@ -15,6 +15,10 @@ both.  Operations wait in one queue: a `Sync` makes durable what stands before i
 behind a `Barrier` reaches the medium before the barrier is passed.  At a crash each operation that
 may have reached the medium, and was not synced, landed, did not land, or was torn, independently.
 
+A relaxed disk calls entries durable as soon as they are written, and syncs them a moment later, or
+before anything else is written.  A power cut takes what is not synced, wholly or in part, and the
+next start says that the tail is in doubt; the end of a process takes nothing.
+
 The superblock is kept in alternating copies, so its write is atomic: the old one or the new one.
 """
 
@@ -45,6 +49,10 @@ from shardlog.protocol.failures import ImpossibleState
 from shardlog.sim.recovery import classify
 from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.slot import Part, Slot
+from shardlog.storage.relaxing import IN_DOUBT
+
+FLUSH_US = 1_000_000
+"""A relaxed disk syncs what it has written at least so often."""
 
 Operation = tuple[type, object, object]
 """An effect's type and what is left to do: slots and a commit offset, a superblock, an offset."""
@@ -60,13 +68,16 @@ class ModelDisk:
         "damaged",
         "failing",
         "first",
+        "flushed_commit",
         "generation",
         "headers_last",
+        "loose",
         "misdirecting",
         "on_error",
         "on_synced",
         "pending",
         "random",
+        "relaxed",
         "ridden_commit",
         "running",
         "scheduler",
@@ -83,7 +94,12 @@ class ModelDisk:
         on_synced: Callable[[int], None],
         on_error: Callable[[], None],
         headers_last: bool = False,
+        relaxed: bool = False,
     ) -> None:
+        self.relaxed = relaxed
+        # Written, called durable, and not synced: each with the commit offset that rode along.
+        self.loose: list[tuple[Slot, int]] = []
+        self.flushed_commit = 0
         self.scheduler = scheduler
         self.random = random
         self.sync_us = sync_us
@@ -208,6 +224,8 @@ class ModelDisk:
         done = self.pending[: self.running]
         del self.pending[: self.running]
         self.running = 0
+        if self.relaxed:
+            self._loosen(done)
         tokens: list[int] = []
         for kind, what, also in done:
             if kind is WriteEntries:
@@ -227,6 +245,28 @@ class ModelDisk:
         for token in tokens:
             if generation == self.generation:
                 self.on_synced(token)
+
+    def _loosen(self, done: list[Operation]) -> None:
+        """Entries alone are synced later; with anything else, all that was written before."""
+        if any(kind not in (WriteEntries, Sync) for kind, _, _ in done):
+            self.flush()
+            return
+        if not self.loose:
+            self.scheduler.after(FLUSH_US, self.flush, self.generation)
+        for kind, what, also in done:
+            if kind is WriteEntries:
+                assert isinstance(what, list) and isinstance(also, int)
+                for slot in what:
+                    slot.loose = True
+                    self.loose.append((slot, also))
+
+    def flush(self, generation: int | None = None) -> None:
+        """What was written before is synced."""
+        if generation is None or generation == self.generation:
+            for slot, _ in self.loose:
+                slot.loose = False
+            self.loose.clear()
+            self.flushed_commit = self.ridden_commit
 
     def _settle(self, slot: Slot) -> None:
         """A whole write reached the medium."""
@@ -266,12 +306,20 @@ class ModelDisk:
         self.stable.clear()
         self.superblock = None
         self.first, self.boundary, self.ridden_commit = 0, GENESIS_CHECKSUM, 0
+        self.loose.clear()
+        self.flushed_commit = 0
 
     # --- crashes ---------------------------------------------------------------------------------
 
-    def crash(self) -> None:
-        """Decide for each unsynced operation what became of it; the cache is gone."""
+    def crash(self, power: bool = False) -> None:
+        """Decide for each unsynced operation what became of it; the cache is gone.
+
+        Whether the power goes or the process alone makes a difference to a relaxed disk.
+        """
         luck = self.random.choice((0.0, 0.5, 0.5, 1.0))
+        if self.relaxed and power:
+            self._lose_loose(luck)
+        self.flush()
         for position, (kind, what, also) in enumerate(self.pending):
             if kind is Barrier:
                 break
@@ -294,6 +342,22 @@ class ModelDisk:
         self.misdirecting = None
         self.cache.clear()
         self.cached_superblock = None
+
+    def _lose_loose(self, luck: float) -> None:
+        """Each entry that was not synced lands or not; nothing else is written before they are."""
+        commits = [self.flushed_commit]
+        for slot, commit in self.loose:
+            base = slot.entry.header.base
+            if self.stable.get(base) is slot:
+                del self.stable[base]
+                self._tear(slot, luck)
+                commits += [commit] if base in self.stable else []
+        self.ridden_commit = max(commits)
+        self.loose.clear()
+        self.pending = [each for each in self.pending if each[0] in (WriteEntries, Sync)]
+        if self.superblock is not None:
+            in_doubt = max(self.superblock.in_doubt, IN_DOUBT)
+            self.superblock = replace(self.superblock, in_doubt=in_doubt)
 
     def _land_promise(self, position: int) -> None:
         """A log is started over in one write with the superblock that explains it."""
@@ -392,6 +456,7 @@ class ModelDisk:
             slot is not None
             and slot.body is Part.OK
             and slot.entry.header.checksum == checksum
+            and not slot.loose
             and self.superblock is not None
         )
 

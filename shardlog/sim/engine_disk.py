@@ -25,7 +25,7 @@ from shardlog.protocol.effects import (
     TruncateLog,
 )
 from shardlog.protocol.entry import Entry, Header
-from shardlog.sim.disk import ModelDisk
+from shardlog.sim.disk import FLUSH_US, ModelDisk
 from shardlog.sim.faulty_files import Crashed, FaultyFiles
 from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.slot import Part, Slot
@@ -43,6 +43,7 @@ from shardlog.storage.layout import (
     unpack_slot,
 )
 from shardlog.storage.plan import Plan
+from shardlog.storage.relaxing import Flush, Relax
 from shardlog.storage.rounds import Round
 from shardlog.storage.store import Store
 from shardlog.storage.superblock import NAME, SuperblockFile
@@ -77,7 +78,9 @@ class EngineDisk:
         on_error: Callable[[], None],
         shard: str,
         node: str,
+        relaxed: bool = False,
     ) -> None:
+        self.relaxed = relaxed
         self.scheduler = scheduler
         self.random = random
         self.sync_us = sync_us
@@ -135,10 +138,20 @@ class EngineDisk:
     def _start(self) -> None:
         if self.running is not None:
             return
+        if self.relaxed and not self.store.relaxed and self.store.files.root is not None:
+            self.store.tend(Relax(True))
+            self.scheduler.after(FLUSH_US, self._flush, self.generation)
         self.running = self.store.take()
         if self.running is not None:
             delay = int(self.sync_us * (0.5 + self.random.random()))
             self.scheduler.after(delay, self._finish, self.generation)
+
+    def _flush(self, generation: int) -> None:
+        """As a node does: what has been written is synced a moment later."""
+        if generation == self.generation and self.store.relaxed:
+            self.store.tend(Flush())
+            self.scheduler.after(FLUSH_US, self._flush, self.generation)
+            self._start()
 
     def _finish(self, generation: int) -> None:
         round_ = self.running
@@ -215,10 +228,11 @@ class EngineDisk:
 
     # --- crashes ---------------------------------------------------------------------------------
 
-    def crash(self) -> None:
+    def crash(self, power: bool = False) -> None:
         """Cut off the round on its way, and decide what became of all that was not synced.
 
-        Sometimes only the process is gone: then all of it is still there, and still not durable.
+        Sometimes only the process is gone, and if it is relaxed always but with `power`: then all
+        of it is still there, and still not durable.
         """
         if self.running is not None and not self.store.broken:
             self._note(self.running)
@@ -228,7 +242,8 @@ class EngineDisk:
                 self.running.sync()
             except (Crashed, StorageFailure):
                 pass
-        if self.random.random() < KILLED:
+        killed = self.random.random() < KILLED
+        if not power if self.relaxed else killed:
             self.files.kill()
         else:
             self.files.crash()

@@ -32,6 +32,7 @@ MEMBERS_MAX = 7
 CLOCK_MS_MIN = 1000
 CALM_COMMAND_US = 300_000
 DRAIN_CHECK_US = 20_000
+AWAY_MS = 1500
 
 
 class Adversary:
@@ -61,6 +62,8 @@ class Adversary:
             (options.clock_step_every_ms, self.set_clock),
             (options.drain_every_ms, self.drain),
             (options.destroy_every_ms, world.losses.destroy),
+            (options.power_every_ms, self.power_cut),
+            (options.away_every_ms, self.take_away),
             (options.restore_every_ms, world.restores.strike),
         )
         if options.calm_ms:
@@ -193,6 +196,15 @@ class Adversary:
             self._tell(f"crash {node.name}")
             node.crash()
 
+    def power_cut(self) -> None:
+        """Some machines, or all, lose their power at the same moment."""
+        nodes = list(self.world.nodes.values())
+        most = len(nodes)
+        struck = self.random.sample(nodes, min(most, self.random.choice((1, 1, 2, 2, 3, most))))
+        self._tell(f"no power: {' '.join(node.name for node in struck)}")
+        for node in struck:
+            node.crash(power=True)
+
     def node_went_down(self, node: Node) -> None:
         """Whatever brought it down, it comes back."""
         if self.active:
@@ -288,6 +300,21 @@ class Adversary:
         self.world.statistics.lost_disks += 1
         node.crash()
         node.wipe()
+
+    def take_away(self) -> None:
+        """A node runs without its volume for a while, and answers that it has no replica."""
+        node = self._some_node()
+        if node is None or node.away or node.disk.superblock is None:
+            return
+        self._tell(f"volume of {node.name} away")
+        node.away = True
+        node.crash()
+        self.world.scheduler.after(self._about_us(AWAY_MS), self._bring_back, node)
+
+    def _bring_back(self, node: Node) -> None:
+        if node.away:
+            node.away = False
+            node.crash()
 
     def _some_slot(self) -> tuple[Node, int] | None:
         """A durable entry on some disk, often a recent one."""

@@ -41,6 +41,9 @@ def heal(world: World) -> None:
         operator.restart()
         operator.resume()
     for node in world.nodes.values():
+        if node.away:
+            node.away = False
+            node.crash()
         node.doom = None
         node.disk.failing = False
         node.disk.misdirecting = None
@@ -140,7 +143,20 @@ def unsettled(world: World) -> str | None:
     for client in world.clients:
         if not client.idle:
             return f"{client.name} waits for an answer"
-    return _unequal(world, record)
+    return _unequal(world, record) or _restless(world, record)
+
+
+def _restless(world: World, record: Shard) -> str | None:
+    """Whom the leader takes for a follower and the record does not know; or that it is busy."""
+    lead = world.nodes[record.leader.node].replica.lead if record.leader else None
+    if lead is None:
+        return "there is no leader"
+    strangers = [str(member) for member in lead.cursors if member not in record.ensemble]
+    if strangers:
+        return f"{record.leader} feeds {', '.join(strangers)}, which the record does not know"
+    if not lead.resting and all(world.nodes[member.node].up for member in record.ensemble):
+        return f"{record.leader} does not rest"
+    return None
 
 
 def _unequal(world: World, record: Shard) -> str | None:

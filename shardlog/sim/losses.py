@@ -8,15 +8,18 @@ it really is nowhere; and now and then they name one that nobody waits for, whic
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.awaiting import awaited
 from shardlog.protocol.coordination import AcceptLoss
-from shardlog.protocol.entry import EntryId
+from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.history import OPEN_END
 from shardlog.protocol.shard import Shard
 from shardlog.sim.failures import SafetyFailure
+from shardlog.sim.linearizability import Operation
 from shardlog.sim.observer import Observer
 from shardlog.sim.slot import Part
 
@@ -33,7 +36,7 @@ FIRST_NUMBER = 1_000_000
 class Losses:
     """`given_up` is what people have accepted as lost: nothing else may be."""
 
-    __slots__ = ("destroyed", "given_up", "number", "random", "world")
+    __slots__ = ("cuts", "destroyed", "given_up", "known", "left", "number", "random", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -42,7 +45,12 @@ class Losses:
         self.destroyed: dict[int, int] = {}
         self.given_up: set[EntryId] = set()
         self.number = FIRST_NUMBER
-        if world.options.destroy_every_ms:
+        # Losses that stand in the record, and the time and offset of those that cut the log.
+        self.known: tuple[Header, ...] = ()
+        self.cuts: list[tuple[int, int]] = []
+        # Who had committed what was cut, and still has it: nobody goes by their word any more.
+        self.left: set[Member] = set()
+        if world.options.destroy_every_ms or world.options.gives_up:
             world.scheduler.after(LOOK_US, self._look, None)
 
     # --- destroying ------------------------------------------------------------------------------
@@ -110,9 +118,24 @@ class Losses:
         entry = waiting.entry if waiting else None
         if self.random.random() < WRONG:
             self._ask_wrongly(operator, entry)
-        elif entry is not None and entry.offset in self.destroyed and self._is_gone(entry.offset):
+        elif entry is not None and self._may_give_up(entry):
             self.given_up.add(entry)
             self._command(operator, entry)
+
+    def _may_give_up(self, entry: EntryId) -> bool:
+        if entry.offset in self.destroyed:
+            return self._is_gone(entry.offset)
+        options, checksum = self.world.options, self.world.atlas.chain.get(entry.offset)
+        if self.random.random() >= options.gives_up:
+            return False
+        if checksum is None:
+            return True  # it may have been there, and if so nobody was told
+        hurry = self.random.random() < options.hurry
+        return not any(
+            node.disk.holds(entry.offset, checksum)
+            for node in self.world.nodes.values()
+            if node.up or not hurry
+        )
 
     def _ask_wrongly(self, operator: Operator, awaited_now: EntryId | None) -> None:
         record, chain = self.world.store.record, self.world.atlas.chain
@@ -126,22 +149,98 @@ class Losses:
         self.number += 1
         operator.command(self.number, AcceptLoss(entry))
 
+    # --- what follows ----------------------------------------------------------------------------
+
+    def stored(self, record: Shard) -> None:
+        """A log that was cut by people's word goes on elsewhere, unless what it was is back."""
+        for lost in record.losses:
+            if lost not in self.known:
+                self.known += (lost,)
+                if not lost.count:
+                    self._cut(lost.base)
+        if self.left and any(lost not in record.losses for lost in self.known):
+            self.left.clear()  # a loss was withdrawn: who has it was right
+
+    def _cut(self, base: int) -> None:
+        self.cuts.append((self.world.scheduler.now_us, base))
+        self.world.atlas.cut(base)
+        for node in self.world.nodes.values():
+            if node.replica.commit > base:
+                self.left.add(node.replica.member)
+
+    def is_left(self, member: Member) -> bool:
+        return member in self.left
+
+
+def eras(history: list[Operation], cuts: list[tuple[int, int]]) -> Iterator[list[Operation]]:
+    """What clients saw up to each cut, and what they saw in the end, each to be judged by itself.
+
+    What was answered about offsets that were cut since binds nothing any more: an append may have
+    been undone, and a read saw what another one need not.
+    """
+    for at_us, base in cuts:
+        yield [
+            each if each.reply is not None and each.reply < at_us else _unanswered(each)
+            for each in history
+            if each.call < at_us
+        ]
+        history = [
+            _unanswered(each) if each.call <= at_us and _reaches(each, base) else each
+            for each in history
+        ]
+    yield history
+
+
+def _reaches(operation: Operation, base: int) -> bool:
+    if operation.kind == "append":
+        return operation.offset is not None and operation.offset + operation.count > base
+    return operation.end > base
+
+
+def _unanswered(operation: Operation) -> Operation:
+    return replace(operation, reply=None, offset=None, seen=None, end=0)
+
 
 class LossChecker(Observer):
-    """Nothing is given up but what people have given up, each by its name."""
+    """Nothing is given up but what people have given up, each by its name.
+
+    And no loss stands any longer than until somebody leads who has it after all: it would be taken
+    for a permit the next time.
+    """
 
     def __init__(self) -> None:
-        self.known = 0
+        self.known: set[Header] = set()
+        self.before: Shard | None = None
 
     def on_restore(self, world: World, shard: Shard) -> None:
-        self.known = len(shard.losses)
+        self.known |= set(shard.losses)
 
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
+        before, self.before = self.before, shard
         losses = shard.losses if shard is not None else ()
-        for lost in losses[self.known :]:
+        for lost in losses:
+            if lost in self.known:
+                continue
+            self.known.add(lost)
             if lost.id not in world.losses.given_up:
                 raise SafetyFailure(
                     "NoLossOfConfirmedWrite", f"{lost.id} was given up by nobody's word"
                 )
             world.statistics.given_up += 1
-        self.known = len(losses)
+        if shard is not None and before is not None and shard.leader != before.leader:
+            self._check_needed(world, shard)
+
+    @staticmethod
+    def _check_needed(world: World, shard: Shard) -> None:
+        if shard.leader is None or not shard.losses:
+            return
+        log = world.nodes[shard.leader.node].replica.log
+        for lost in shard.losses:
+            there = log.covering(lost.base)
+            gone = (Kind.LOST, Kind.UNKNOWN)
+            if there is None or there.id != lost.id or there.kind in gone or lost.count:
+                continue
+            if log.present(lost.base):
+                raise SafetyFailure(
+                    "LossesAreNeeded", f"{shard.leader} has {lost.id}, and its loss stands"
+                )

@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from shardlog.protocol.messages import Entries, Envelope
+from shardlog.protocol.messages import Entries, Envelope, Refused
 from shardlog.sim.scheduler import Scheduler
+
+ECHO_US = (50_000, 4_000_000)
+ECHOES = 3
 
 Receiver = Callable[[Envelope], None]
 
@@ -45,6 +48,8 @@ class Network:
         "delay_us",
         "delivered",
         "duplicate",
+        "echo",
+        "echoing",
         "ends",
         "links",
         "loss",
@@ -64,7 +69,12 @@ class Network:
         loss: float = 0.0,
         duplicate: float = 0.0,
         reorder: float = 0.0,
+        echo: float = 0.0,
+        echoing: Random | None = None,
     ) -> None:
+        # How often a refusal is repeated long after, and by which draws.
+        self.echo = echo
+        self.echoing = echoing or Random(0)
         self.scheduler = scheduler
         self.random = random
         self.delay_us = delay_us
@@ -107,6 +117,8 @@ class Network:
         if fate < self.loss:
             self.lost += 1
             return
+        if self.echo and type(envelope.message) is Refused:
+            self._repeat_later(envelope)
         if fate > 1.0 - self.duplicate:
             self._carry(link, envelope)
         self._carry(link, envelope)
@@ -121,6 +133,14 @@ class Network:
         else:
             link.arrives_us = arrives
         self.scheduler.at(arrives, self._deliver, envelope)
+
+    def _repeat_later(self, envelope: Envelope) -> None:
+        """As if the answers to several requests had been held up somewhere."""
+        if self.echoing.random() < self.echo:
+            after_us = self.echoing.randint(*ECHO_US)
+            for number in range(ECHOES):
+                arrives = self.scheduler.now_us + after_us + number
+                self.scheduler.at(arrives, self._deliver, envelope)
 
     def _deliver(self, envelope: Envelope) -> None:
         self.delivered += 1
@@ -164,7 +184,7 @@ class Network:
 
     def heal(self) -> None:
         """All links are whole and lossless from now on."""
-        self.loss = self.duplicate = self.reorder = 0.0
+        self.loss = self.duplicate = self.reorder = self.echo = 0.0
         for (src, dst), link in self.links.items():
             link.cuts = link.thin = 0
             if link.held is not None:

@@ -12,6 +12,7 @@ from shardlog.protocol.effects import (
     Disconnected,
     Distrusted,
     Event,
+    Outgrown,
     ReadFailed,
     Received,
     Synced,
@@ -42,6 +43,7 @@ class Node:
     """One node: up, paused or down, with a replica and a disk."""
 
     __slots__ = (
+        "away",
         "disk",
         "doom",
         "driver",
@@ -60,6 +62,8 @@ class Node:
         options = world.options
         self.world = world
         self.name = name
+        # Whether the process runs without its volume, which comes back as it was.
+        self.away = False
         self.disk = self._disk()
         self.skew_ms = CLOCK_MS + world.random.randint(-options.skew_ms_max, options.skew_ms_max)
         self.rate = 1_000_000 + world.random.randint(-options.drift_ppm_max, options.drift_ppm_max)
@@ -82,8 +86,8 @@ class Node:
         world, options = self.world, self.world.options
         given = (world.scheduler, world.random, options.sync_us, self._synced, self.crash)
         if options.engine:
-            return EngineDisk(*given, world.shard, self.name)
-        return ModelDisk(*given, options.headers_last)
+            return EngineDisk(*given, world.shard, self.name, options.relaxed)
+        return ModelDisk(*given, options.headers_last, options.relaxed)
 
     def now_ms(self) -> int:
         """The node's own clock: skewed, drifting, and set now and then, forwards or back."""
@@ -99,16 +103,18 @@ class Node:
         if options.scrub_every_ms:
             world.scheduler.after(options.scrub_every_ms * 1000, self._scrub, self.generation)
         disk = self.disk
-        recovered = disk.recover()
+        recovered = None if self.away else disk.recover()
         archive = disk if isinstance(disk, EngineDisk) else None
         identity = (world.shard, self.name, options.limits, seal)
         if recovered is None:
             replica = Replica(*identity, archive)
+            replica.full = self.away  # nothing can be made there
         else:
             replica = Replica.restart(*identity, recovered, archive)
         return Driver(replica, disk, world.network.send)
 
-    def crash(self) -> None:
+    def crash(self, power: bool = False) -> None:
+        """The process is gone; with `power`, its machine is, too."""
         if not self.up:
             return
         self.up = self.paused = False
@@ -116,7 +122,7 @@ class Node:
         self.doom = None
         self.inbox.clear()
         self.driver.stop()
-        self.disk.crash()
+        self.disk.crash(power)
         self.world.statistics.crashes += 1
         for watch in self.world.crash_watchers:
             watch(self.world, self.name)
@@ -188,8 +194,17 @@ class Node:
         fed = world.options.feed_bytes
         if fed:
             self.replica.feed_bytes = min((self.replica.feed_bytes or 0) + fed, FEED_TICKS * fed)
+        if world.options.retained:
+            self._retain(world.options.retained)
         if self.replica.needs_tick(self.now_ms()):
             self.step(TICK)
+
+    def _retain(self, entries: int) -> None:
+        """As the keeper of a node does: what has become too much goes, if it may."""
+        replica = self.replica
+        first = replica.log.end - entries
+        if replica.lead is not None and first > replica.log.first:
+            self.step(Outgrown(first))
 
     def _synced(self, token: int) -> None:
         if self.paused:
@@ -239,7 +254,7 @@ class Node:
                 for event in events[:-1]:
                     watch(world, self.name, replica, event, ())
                 watch(world, self.name, replica, last, effects)
-        if replica.commit > world.atlas.commit:
+        if replica.commit > world.atlas.commit and not world.losses.is_left(replica.member):
             world.atlas.extend(replica.log, replica.commit)
             world.ambush.committed(self)
         if effects:

@@ -123,6 +123,24 @@ class Options:
     # How often a client uses the next number of another one's session, instead of its own.
     steal: float = 0.0
 
+    # Entries count before they are synced; the power goes at some of the nodes, at once.
+    relaxed: bool = False
+    power_every_ms: int = 0
+
+    # How often people give up what an election waits for: if no disk has it, or, in a hurry, none
+    # of a node that is up.
+    gives_up: float = 0.0
+    hurry: float = 0.0
+
+    # A node runs without its volume, and gets it back.
+    away_every_ms: int = 0
+
+    # How often a refusal to an operator comes again, several times, long after.
+    echo: float = 0.0
+
+    # So many entries are kept; the oldest go when there are more.  0: all.
+    retained: int = 0
+
     # The name of the set of options that these come from, see `profiles`.
     profile: str = DEFAULT_PROFILE
 

@@ -38,10 +38,66 @@ def _sessions(options: Options) -> Options:
     return replace(options, steal=random.choice((0.05, 0.2, 0.4)))
 
 
+def _relaxed(options: Options) -> Options:
+    """Entries count before they are synced, and the power goes, here or everywhere."""
+    random = Random(f"relaxed {options.seed}")
+    return replace(
+        options,
+        relaxed=True,
+        power_every_ms=random.choice((500, 1500, 4000)),
+        destroy_every_ms=0,
+        gives_up=random.choice((0.3, 1.0)),
+    )
+
+
+def _identity(options: Options) -> Options:
+    """Volumes that go and come back, lost disks, and refusals that come late."""
+    random = Random(f"identity {options.seed}")
+    return replace(
+        options,
+        members=max(options.members, 3),
+        quorum=QuorumPolicy(),
+        away_every_ms=random.choice((0, 1500, 4000)),
+        wipe_every_ms=random.choice((800, 2500)),
+        echo=random.choice((0.1, 0.5)),
+    )
+
+
+def _retention(options: Options) -> Options:
+    """So little is kept that a new node falls behind it; standbys are cancelled."""
+    random = Random(f"retention {options.seed}")
+    return replace(
+        options,
+        retained=random.choice((3, 10, 40)),
+        feed_bytes=random.choice((0, 200, 1000)),
+        think_ms=random.choice((5, 20)),
+        command_every_ms=random.choice((200, 600)),
+        destroy_every_ms=0,
+    )
+
+
+def _losses(options: Options) -> Options:
+    """Entries and tails that nobody can read are given up, sometimes though somebody has them."""
+    random = Random(f"losses {options.seed}")
+    return replace(
+        options,
+        relaxed=random.random() < 0.6,
+        power_every_ms=random.choice((500, 1500)),
+        destroy_every_ms=random.choice((500, 1500)),
+        scrub_every_ms=random.choice((20, 100)),
+        gives_up=random.choice((0.3, 1.0)),
+        hurry=random.choice((0.0, 0.5)),
+    )
+
+
 PROFILES: dict[str, Profile] = {
     DEFAULT_PROFILE: lambda options: options,
     "restores": _restores,
     "sessions": _sessions,
+    "relaxed": _relaxed,
+    "losses": _losses,
+    "identity": _identity,
+    "retention": _retention,
 }
 
 

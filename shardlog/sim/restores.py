@@ -150,7 +150,7 @@ class RestoreChecker(Observer):
 
     def on_send(self, world: World, envelope: Envelope) -> None:
         message = envelope.message
-        if type(message) is BecomeLeader and world.options.restore_every_ms:
+        if type(message) is BecomeLeader and world.restores.count:
             coordinator = world.operators[envelope.src].coordinator
             if coordinator.election is not None and coordinator.record is not None:
                 found = (coordinator.record, dict(coordinator.election.answers))

@@ -56,6 +56,13 @@ class SequenceChecker(Observer):
                 f" {block.commit} and sessions at {block.sessions_at}",
             )
 
+    def on_restart(self, world: World, name: str) -> None:
+        """What was not written before a crash binds nobody."""
+        if name in world.nodes:
+            replica, block = world.nodes[name].replica, world.nodes[name].disk.superblock
+            if block is not None:
+                self.written[replica.member] = block
+
     def on_restore(self, world: World, shard: Shard) -> None:
         self.record = shard
 

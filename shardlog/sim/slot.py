@@ -19,14 +19,16 @@ class Slot:
     """`header` is the copy apart, `body` the whole entry.
 
     `entry` is what was meant to be here; nobody but the model knows it if both copies are bad.
+    `loose`: it counts, and a power cut may still take it.
     """
 
-    __slots__ = ("body", "entry", "header")
+    __slots__ = ("body", "entry", "header", "loose")
 
     def __init__(self, entry: Entry, header: Part = Part.OK, body: Part = Part.OK) -> None:
         self.entry = entry
         self.header = header
         self.body = body
+        self.loose = False
 
     @property
     def known(self) -> bool:

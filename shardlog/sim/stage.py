@@ -27,6 +27,7 @@ from shardlog.protocol.coordination import (
     Swapped,
 )
 from shardlog.protocol.effects import Event, Limits, ReadFailed, Tick
+from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
 from shardlog.sim.failures import SafetyFailure
@@ -89,6 +90,17 @@ class Backups:
     count: int = 0
 
 
+class Unharmed:
+    """What checkers ask of a world in which nothing is cut by people's word."""
+
+    cuts: tuple[tuple[int, int], ...] = ()
+    left: frozenset[Member] = frozenset()
+
+    @staticmethod
+    def is_left(member: Member) -> bool:
+        return False
+
+
 class Stage:
     """See the module."""
 
@@ -106,6 +118,7 @@ class Stage:
         self.nodes: dict[str, StageNode] = {}
         self.operators: dict[str, StageOperator] = {}
         self.clients: dict[str, StageClient] = {}
+        self.losses = Unharmed()
         self.revision = 0
         self.record: Shard | None = None
         self.restores = Backups()

@@ -23,6 +23,7 @@ from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Envelope
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Role
+from shardlog.protocol.upkeep import USUAL, Upkeep
 from shardlog.sim.ambush import Ambush
 from shardlog.sim.atlas import Atlas
 from shardlog.sim.clients import Client
@@ -79,6 +80,8 @@ class World:
             options.loss,
             options.duplicate,
             options.reorder,
+            options.echo,
+            Random(f"echo {options.seed}"),
         )
         self.store = Store(
             self.scheduler, self.random, options.store_us, options.store_lost, options.store_late
@@ -172,7 +175,12 @@ class World:
         up = [operator for operator in self.operators.values() if operator.up]
         if up:
             nodes = tuple(self.node_names[: self.options.members])
-            self.random.choice(up).command(0, CreateShard(nodes, self.options.quorum))
+            self.random.choice(up).command(
+                0, CreateShard(nodes, self.options.quorum, self._upkeep())
+            )
+
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(1, retention_bytes=1) if self.options.retained else USUAL
 
     def _check_safety(self, _: None) -> None:
         """Has enough happened?  If not in time, the adversary calms down bit by bit."""
@@ -251,6 +259,8 @@ class World:
     def _stored(self, version: int, record: Shard | None) -> None:
         before, self._record = self._record, record
         self.restores.stored(record)
+        if record is not None:
+            self.losses.stored(record)
         for watch in self._store_watchers:
             watch(self, version, record)
         if record is not None:

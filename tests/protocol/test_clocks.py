@@ -73,3 +73,11 @@ def test_T10_the_last_entry_is_not_trimmed_because_it_carries_the_time():
     acked(leader, "b", 4)
     leader.receive(Trim(2, 99))
     assert (leader.replica.log.first, leader.replica.log.end) == (3, 4)
+
+
+def test_T10_the_last_committed_entry_stays_where_more_is_written_behind_it():
+    leader = leading(LOG)
+    acked(leader, "b", 4)
+    leader.receive(Register(1), CLIENT)
+    leader.receive(Trim(2, 99))
+    assert (leader.replica.log.first, leader.replica.commit, leader.replica.log.end) == (3, 4, 5)

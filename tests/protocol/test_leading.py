@@ -476,7 +476,7 @@ def test_M5_a_leader_trims_at_an_entry_and_never_above_what_is_committed():
     acked(leader, "b", 4)
     leader.receive(Register(1), CLIENT)
     effects = leader.receive(Trim(2, 99))
-    assert only(effects, TrimLog).first == leader.replica.log.first == 4
+    assert only(effects, TrimLog).first == leader.replica.log.first == 3
     assert leader.replica.log.end == 5
 
 

@@ -1,6 +1,7 @@
 """The network model: what each kind of trouble does to a stream of messages."""
 
 from random import Random
+from typing import Any
 
 from shardlog.protocol.messages import Entries, Envelope, Fetched, Register
 from shardlog.sim.network import Network
@@ -10,7 +11,7 @@ from shardlog.sim.scheduler import Scheduler
 class Pair:
     """Two ends, a and b, and what b and a have received."""
 
-    def __init__(self, **trouble: float) -> None:
+    def __init__(self, **trouble: Any) -> None:
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, Random(1), 1000, **trouble)
         self.got: dict[str, list[int]] = {"a": [], "b": []}

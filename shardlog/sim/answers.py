@@ -1,0 +1,107 @@
+"""What clients are owed, checked from outside where it is given, or not given.
+
+A stale read, or a client that waits for ever, does harm only to somebody who looks at the right
+moment.  Here each is noticed when it comes about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shardlog.protocol.effects import Effect, Event, Received, Send, ServeRead
+from shardlog.protocol.entry import Member
+from shardlog.protocol.leadership import Leadership
+from shardlog.protocol.messages import Ack, Envelope, Heartbeat, Read
+from shardlog.protocol.quorum import reached
+from shardlog.protocol.replica import Replica
+from shardlog.sim.failures import SafetyFailure
+from shardlog.sim.observer import Observer
+
+if TYPE_CHECKING:
+    from shardlog.sim.world import World
+
+
+class WaiterChecker(Observer):
+    """Who waits for an entry is answered in the step that commits it (rule 18)."""
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        lead = replica.lead
+        if lead is not None and lead.waiters and next(iter(lead.waiters)) <= replica.commit:
+            end = next(iter(lead.waiters))
+            raise SafetyFailure(
+                "WaitersAreAnswered",
+                f"{replica.member} has committed {replica.commit}, and somebody still waits for"
+                f" what ends at {end}",
+            )
+
+
+class Tenure:
+    """What a leader has sent and heard since it began to lead."""
+
+    __slots__ = ("echoes", "lead", "reads", "sent")
+
+    def __init__(self, lead: Leadership) -> None:
+        self.lead = lead
+        # The last heartbeat that was sent to anybody, and the last that each has echoed.
+        self.sent = 0
+        self.echoes: dict[Member, int] = {}
+        # By client and nonce: the last heartbeat before the read came.
+        self.reads: dict[tuple[str, int], int] = {}
+
+
+class ReadChecker(Observer):
+    """A read is confirmed by heartbeats that were sent after it came (O9)."""
+
+    def __init__(self) -> None:
+        # By node: of its present leadership.
+        self.tenures: dict[str, Tenure] = {}
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        lead = replica.lead
+        if lead is None:
+            return
+        tenure = self.tenures.get(node)
+        if tenure is None or tenure.lead is not lead:
+            tenure = self.tenures[node] = Tenure(lead)
+        if type(event) is Received:
+            self._heard(tenure, event.envelope, replica.epoch)
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                message = effect.envelope.message  # type: ignore[union-attr]
+                if type(message) is Heartbeat:
+                    tenure.sent = max(tenure.sent, message.beat)
+            elif kind is ServeRead:
+                assert isinstance(effect, ServeRead)
+                self._check(tenure, replica, effect)
+
+    @staticmethod
+    def _heard(tenure: Tenure, envelope: Envelope, epoch: int) -> None:
+        message = envelope.message
+        if type(message) is Ack:
+            if message.epoch == epoch:
+                member = Member(envelope.src, envelope.src_incarnation)
+                tenure.echoes[member] = max(tenure.echoes.get(member, 0), message.beat)
+        elif type(message) is Read:
+            tenure.reads.setdefault((envelope.src, message.nonce), tenure.sent)
+
+    @staticmethod
+    def _check(tenure: Tenure, replica: Replica, effect: ServeRead) -> None:
+        lead = replica.lead
+        before = tenure.reads.pop((effect.client, effect.nonce), None)
+        if lead is None or before is None:
+            return
+        echoed = {member for member, beat in tenure.echoes.items() if beat > before}
+        for ensemble in lead.deciding_ensembles():
+            count = lead.policy.of(len(ensemble)).replication
+            if not reached(count, ensemble, echoed | {replica.member}):
+                raise SafetyFailure(
+                    "ReadsAreConfirmed",
+                    f"{replica.member} answers read {effect.nonce} of {effect.client}, and no"
+                    f" quorum has echoed a heartbeat later than {before}",
+                )
