@@ -7,6 +7,7 @@ TLS and asyncio raise is translated here, once.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +27,9 @@ from shardlog.transport.failures import (
 )
 from shardlog.transport.frames import Frame
 from shardlog.transport.handshake import Hello, Reason, Role
+
+BACKLOG = 100
+ACCEPT_RETRY_S = 0.1
 
 
 async def connect(
@@ -69,40 +73,100 @@ async def connect(
 
 
 class Listener:
-    """Accepts connections; `close` ends them all."""
+    """Accepts connections; `close` ends them all.
 
-    def __init__(self, connections_max: int) -> None:
+    A connection counts from when it is accepted, TLS's handshake included, which has as long as the
+    greeting.
+    """
+
+    def __init__(self, connections_max: int, handshake_ms: int) -> None:
         self.connections: set[Connection] = set()
         self.connections_max = connections_max
         # Connections that ended before they were greeted.
         self.refused = 0
         self.closing = False
-        self._sockets: asyncio.Server
+        self._handshake_s = handshake_ms / 1000
+        self._sockets: list[socket.socket] = []
+        self._address = ("", 0)
+        self._accepting: list[asyncio.Task[None]] = []
+        self._arriving: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> tuple[str, int]:
-        host, port, *_ = self._sockets.sockets[0].getsockname()
-        return host, port
+        return self._address
 
     async def close(self, text: str = "") -> None:
         """Stop accepting, say goodbye to everyone, and wait until they are gone."""
         self.closing = True
-        self._sockets.close()
+        for task in (*self._accepting, *self._arriving):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._arriving, return_exceptions=True)
+        for each in self._sockets:
+            each.close()
         ending = list(self.connections)
         for connection in ending:
             connection.close(text=text)
         for connection in ending:
             await connection.closed()
-        await self._sockets.wait_closed()
 
     async def start(
         self, host: str, port: int, tls: ssl.SSLContext | None, accept: Callable[[], Connection]
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
-            self._sockets = await loop.create_server(accept, host, port, ssl=tls)
+            found = await loop.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+                made = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+                made.setblocking(False)
+                self._sockets.append(made)
         except OSError as failure:
+            for each in self._sockets:
+                each.close()
             raise Unreachable(f"{host}:{port}: {failure}") from failure
+        bound_host, bound_port, *_ = self._sockets[0].getsockname()
+        self._address = (str(bound_host), int(bound_port))
+        self._accepting = [
+            loop.create_task(self._accept(each, tls, accept)) for each in self._sockets
+        ]
+
+    async def _accept(
+        self, listening: socket.socket, tls: ssl.SSLContext | None, accept: Callable[[], Connection]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError:  # it is gone again, or there are too many files
+                await asyncio.sleep(ACCEPT_RETRY_S)
+                continue
+            if tls is not None and self._is_full():  # without TLS it is told why
+                self.refused += 1
+                accepted.close()
+                continue
+            task = loop.create_task(self._arrive(accepted, tls, accept))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    def _is_full(self) -> bool:
+        return len(self.connections) + len(self._arriving) >= self.connections_max
+
+    async def _arrive(
+        self, accepted: socket.socket, tls: ssl.SSLContext | None, accept: Callable[[], Connection]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        handshake_s = self._handshake_s if tls is not None else None
+        try:
+            await loop.connect_accepted_socket(
+                accept, accepted, ssl=tls, ssl_handshake_timeout=handshake_s
+            )
+        except (OSError, ssl.SSLError):  # no handshake, or none in time
+            self.refused += 1
+            accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
 
 
 class _Accepted(Connection):
@@ -137,7 +201,7 @@ async def listen(
     tls: ssl.SSLContext | None = None,
 ) -> Listener:
     """Accept connections as the node `name`; each gets a receiver of its own."""
-    listener = Listener(connections_max)
+    listener = Listener(connections_max, limits.greeting_ms)
     own = Hello(Role.NODE, name, limits.frame_bytes_max)
 
     def accept() -> Connection:
