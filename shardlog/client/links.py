@@ -12,8 +12,15 @@ from shardlog.client.failures import Closed, NodeRejected, Unreachable
 from shardlog.client.limits import ClientLimits
 from shardlog.client.link import Link
 from shardlog.transport.endpoints import connect
-from shardlog.transport.failures import NotPermitted, TransportFailure, VersionMismatch
+from shardlog.transport.failures import (
+    ClosedUngreeted,
+    NotPermitted,
+    TransportFailure,
+    VersionMismatch,
+)
 from shardlog.transport.handshake import Role
+
+CLOSINGS_MAX = 3
 
 
 class Links:
@@ -29,6 +36,8 @@ class Links:
         self._opening: dict[str, asyncio.Task[Link]] = {}
         self._open: dict[str, Link] = {}
         self._closed = False
+        # How often in a row a node closed a connection that it had not greeted.
+        self._closings: dict[str, int] = {}
 
     async def at(self, address: str) -> Link:
         """The link to the node at an address; `Unreachable` or `NodeRejected` if there is none."""
@@ -62,11 +71,26 @@ class Links:
             )
         except (NotPermitted, VersionMismatch) as failure:
             raise NodeRejected(address, str(failure)) from failure
+        except ClosedUngreeted as failure:
+            raise self._closed_ungreeted(address) from failure
         except TransportFailure as failure:
             raise Unreachable(str(failure)) from failure
+        self._closings.pop(address, None)
         self._open = {at: each for at, each in self._open.items() if each.is_open}
         self._open[address] = link
         return link
+
+    def _closed_ungreeted(self, address: str) -> NodeRejected | Unreachable:
+        """In TLS 1.3 a node learns of our certificate when the handshake is over for us, and all
+        that asyncio's does about a bad one is to close.  A node that stops may do so once too.
+        """
+        if self._tls is None:
+            return Unreachable(f"{address} closes connections unanswered: does it want TLS?")
+        count = self._closings[address] = self._closings.get(address, 0) + 1
+        why = "it closes connections after the handshake: it wants a client certificate, or a "
+        why += "valid one of its own authority"
+        rejected = count >= CLOSINGS_MAX
+        return NodeRejected(address, why) if rejected else Unreachable(f"{address}: {why}")
 
     async def close(self) -> None:
         """Say goodbye to everyone."""

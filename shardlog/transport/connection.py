@@ -23,6 +23,7 @@ from typing import Protocol, cast
 
 from shardlog.transport import handshake
 from shardlog.transport.failures import (
+    ClosedUngreeted,
     FrameTooLarge,
     Malformed,
     MalformedFrame,
@@ -366,8 +367,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.state is not State.CLOSING and self.failure is None:
-            kind = NotPermitted if isinstance(exc, ssl.SSLError) else Unreachable
-            self.failure = kind(str(exc) if exc else "the other side closed the connection")
+            self.failure = self._failure_of(exc)
         was_open = self.version != 0
         self.state = State.CLOSED
         self._inlet.forget()
@@ -382,6 +382,13 @@ class Connection(asyncio.BufferedProtocol):
             self._ended.set_result(None)
         if was_open:
             self._receiver.lost(self, self.failure)
+
+    def _failure_of(self, exc: Exception | None) -> TransportFailure:
+        if isinstance(exc, ssl.SSLError):
+            return NotPermitted(str(exc))
+        if self.state is State.GREETING and (exc is None or isinstance(exc, ConnectionError)):
+            return ClosedUngreeted("the other side closed the connection before its greeting")
+        return Unreachable(str(exc) if exc else "the other side closed the connection")
 
     def close(self, reason: Reason = Reason.CLOSING, text: str = "") -> None:
         """Say goodbye, send what is gathered, and end; what cannot be sent in time is dropped."""

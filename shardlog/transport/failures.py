@@ -53,6 +53,10 @@ class Unreachable(Unavailable):
     """No connection, or it broke."""
 
 
+class ClosedUngreeted(Unreachable):
+    """The other side accepted the connection, and closed it without a greeting."""
+
+
 class DeadlineExceeded(Unavailable):
     """No answer within the time that the caller gave."""
 

@@ -10,7 +10,7 @@ from transport.ends import certificates
 
 from client.cluster import SHARD, ClientCluster
 from shardlog.client import Client
-from shardlog.client.failures import ClientFailure, NodeRejected
+from shardlog.client.failures import DeadlineExceeded, NodeRejected
 
 
 def cluster_with_tls(tmp_path: Path) -> Callable[[Callable[[str], Awaitable[None]]], None]:
@@ -51,13 +51,20 @@ def test_a_node_that_this_client_does_not_believe_ends_it_at_once(tmp_path: Path
             await producer.close()
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_client_without_a_certificate_gets_nowhere(tmp_path: Path, plain: bool):
-    """In TLS 1.3 a node says so after the greeting has begun, so time may have to tell."""
-
+def test_S28_a_client_without_a_certificate_is_told_at_once(tmp_path: Path):
     @cluster_with_tls(tmp_path)
     async def _(url: str) -> None:
-        tls = None if plain else certificates().client_context(known=False)
+        tls = certificates().client_context(known=False)
         async with Client(url, tls=tls) as client:
-            with pytest.raises(ClientFailure):
-                await client.end(SHARD, deadline_ms=500)
+            with pytest.raises(NodeRejected, match="wants a client certificate"):
+                await client.end(SHARD, deadline_ms=600_000)
+            with pytest.raises(NodeRejected, match="wants a client certificate"):
+                await client.producer(SHARD, deadline_ms=600_000).append(b"x")
+
+
+def test_S28_a_client_without_tls_is_told_in_the_end(tmp_path: Path):
+    @cluster_with_tls(tmp_path)
+    async def _(url: str) -> None:
+        async with Client(url) as client:
+            with pytest.raises(DeadlineExceeded, match="does it want TLS"):
+                await client.end(SHARD, deadline_ms=1_000)
