@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from bench_key import KEY, key_file
 from limit_load import RECORD_BYTES, Target
 from node_cluster import opening_of
 from prometheus_client.parser import text_string_to_metric_families
@@ -49,6 +50,7 @@ class Node:
         with Path(f"{directory}.log").open("a") as log:
             self.process = subprocess.Popen(
                 (sys.executable, "-m", "shardlog_node.main", "--name", name, "--plain",
+                 "--cluster-key-file", key_file(directory.parent),
                  "--directory", str(directory), *ports, *arguments),
                 stdout=subprocess.PIPE, stderr=log, text=True,
             )  # fmt: skip
@@ -89,7 +91,7 @@ class Cluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Cluster]:
-        self._client = ControlClient(ControlLimits())
+        self._client = ControlClient(ControlLimits(), None, KEY)
         coordinating: asyncio.Task[None] | None = None
         try:
             for name in NAMES:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bench_key import KEY
 from node.by_hand import SHARD, ByHand
 from node.planes import PlaneCluster
 
@@ -63,7 +64,7 @@ class GuardCluster(ByHand, PlaneCluster):
                 await self.stop(name)
 
     async def begin(self, name: str) -> NodeHost:
-        plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns)
+        plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns, KEY)
         node = NodeHost(
             name,
             Volume(RealFiles(), str(self.directory / name), name, Plan(), PROMPT),

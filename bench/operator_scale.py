@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from bench_key import key_file
 from place import place
 
 MEMORY = "/dev/shm"
@@ -80,7 +81,7 @@ def node(name: str, directory: str) -> Iterator[subprocess.Popen[str]]:
     command = [
         sys.executable, "-m", "shardlog_node.main", f"--name={name}",
         f"--directory={directory}/{name}", "--plain", f"--segment-bytes-min={SEGMENT_BYTES}",
-        "--log-level=error", *ports,
+        "--log-level=error", f"--cluster-key-file={key_file(directory)}", *ports,
     ]  # fmt: skip
     with running(command) as process:
         yield process

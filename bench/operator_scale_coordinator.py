@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import uvloop
+from bench_key import KEY
 
 from shardlog.coordinator.calls import NodeControl
 from shardlog.coordinator.host import CoordinatorHost
@@ -65,12 +66,14 @@ class CountedClient(ControlClient):
     """The client of the control plane, with its RPCs counted by name."""
 
     def __init__(self) -> None:
-        super().__init__(ControlLimits())
+        super().__init__(ControlLimits(), None, KEY)
         self.calls: Counter[str] = Counter()
 
-    async def _invoke(self, address: str, path: str, asked: bytes, timeout_ms: int) -> bytes:
+    async def _invoke(
+        self, address: str, node: str, path: str, asked: bytes, timeout_ms: int
+    ) -> bytes:
         self.calls[path.rpartition("/")[2]] += 1
-        return await super()._invoke(address, path, asked, timeout_ms)
+        return await super()._invoke(address, node, path, asked, timeout_ms)
 
 
 class Scale:

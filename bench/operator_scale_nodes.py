@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import uvloop
+from bench_key import KEY
 
 from shardlog.checksum import seal
 from shardlog.protocol.effects import Event, Limits, Received, Send, SendEntries, Sync, Synced, Tick
@@ -49,8 +50,9 @@ class Node:
         self.moods: dict[str, Mood] = {}
         self.changed: dict[str, int] = {}
         self.server = ControlServer(
-            self.handle, _no_snapshots, ControlLimits(), None, self.answer_at_once, self.tell_news
-        )
+            self.handle, _no_snapshots, ControlLimits(), None, self.answer_at_once, self.tell_news,
+            key=KEY, name=name,
+        )  # fmt: skip
 
     async def handle(self, envelope: Envelope, _: object) -> Envelope | None:
         if envelope.dst != self.name:

@@ -7,9 +7,11 @@ import json
 import logging
 import os
 import sys
+import tempfile
 
 import kopf
 import uvloop
+from bench_key import key_file
 
 from shardlog.process.logs import configure
 from shardlog_operator.process import OperatorProcess, open_store
@@ -18,8 +20,9 @@ from shardlog_operator.settings import OperatorSettings
 
 async def operate(namespace: str, server: str, etcd: str) -> None:
     settings = OperatorSettings(
-        namespace=namespace, etcd_endpoints=etcd, plain=True, http_port=0, log_level="error"
-    )
+        namespace=namespace, etcd_endpoints=etcd, plain=True, http_port=0, log_level="error",
+        cluster_key_file=key_file(tempfile.mkdtemp(prefix="shardlog-bench-key-")),
+    )  # fmt: skip
     process = OperatorProcess(
         settings, await open_store(settings), lambda: kopf.ConnectionInfo(server=server)
     )

@@ -25,6 +25,7 @@ from typing import Any
 
 import grpc
 import uvloop
+from bench_key import KEY, key_file
 from place import place
 
 from shardlog.checksum import seal_body, sum_of
@@ -199,7 +200,16 @@ async def read_per_s(way: Way, start: int, number: int, encoded: bool) -> float:
 def started(directory: Path, name: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
     ports = [f"--{port}-port=0" for port in PORTS]
     process = subprocess.Popen(
-        (*COMMAND, "--name", name, "--directory", str(directory / name), *ports),
+        (
+            *COMMAND,
+            "--name",
+            name,
+            "--directory",
+            str(directory / name),
+            *ports,
+            "--cluster-key-file",
+            key_file(directory),
+        ),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -211,7 +221,7 @@ def started(directory: Path, name: str) -> tuple[subprocess.Popen[str], dict[str
 async def leader(directory: Path) -> AsyncIterator[dict[str, str]]:
     """Addresses of the node that leads the shard."""
     nodes = {name: started(directory, name) for name in NAMES}
-    client = ControlClient(ControlLimits())
+    client = ControlClient(ControlLimits(), None, KEY)
     control = NodeControl(
         client, lambda name: nodes[name][1]["control"], lambda name: nodes[name][1]["data"]
     )

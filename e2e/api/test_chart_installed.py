@@ -97,6 +97,16 @@ def test_a_generated_certificate_outlives_upgrades(api: ApiServer, restricted: s
     assert api.get("secret", "shardlog-tls", "-n", restricted)["data"] == first
 
 
+def test_s03_the_key_of_a_cluster_outlives_upgrades(api: ApiServer, restricted: str):
+    values = {"rbac": {"readNodes": False}, "crds": {"install": False}}
+    installed(api, restricted, "install", values)
+    first = api.get("secret", "shardlog-cluster-key", "-n", restricted)["data"]
+    assert first["cluster.key"]
+    installed(api, restricted, "upgrade", values | {"commonLabels": {"new": "one"}})
+    assert api.get("secret", "shardlog-cluster-key", "-n", restricted)["data"] == first
+    helm("uninstall", RELEASE, f"--kubeconfig={api.kubeconfig}", "-n", restricted)
+
+
 CRDS = ("shards.shardlog.dev", "shardoperations.shardlog.dev", "shardsnapshots.shardlog.dev")
 
 MAY = [

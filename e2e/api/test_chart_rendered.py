@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from cryptography import x509
 
 from e2e.charts import CHART, BadValues, environment, helm, only, pod_templates, rendered
 from e2e.operated.test_permissions import rules as documented_rules
+from shardlog.transport.cluster_key import ClusterKey
 from shardlog_node.settings import load as load_node
 from shardlog_operator.settings import load as load_operator
 
+KEY_SECRET = "shardlog-cluster-key"
 EXTERNAL: dict[str, Any] = {
     "bundled": False,
     "external": {"endpoints": ["etcd-0.db:2379", "etcd-1.db:2379"]},
@@ -203,6 +206,42 @@ def test_external_etcd():
     assert user["secretName"] == "etcd-user"
 
 
+def secrets_of(pod: dict[str, Any]) -> set[str]:
+    volumes = pod["spec"].get("volumes", [])
+    return {each["secret"]["secretName"] for each in volumes if "secret" in each}
+
+
+@pytest.mark.parametrize("given", ["", "mine"])
+def test_s03_nodes_and_operators_alone_have_the_key_of_the_cluster(given: str):
+    manifests = rendered({"clusterKey": {"secretName": given}, "nodes": {"public": True}})
+    secret = given or KEY_SECRET
+    having = set()
+    for pod in pod_templates(manifests):
+        if secret in secrets_of(pod):
+            having.add(pod["metadata"]["labels"]["app.kubernetes.io/component"])
+            (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "cluster-key"]
+            assert volume["secret"]["defaultMode"] == 0o440
+            (container,) = pod["spec"]["containers"]
+            (mount,) = [each for each in container["volumeMounts"] if each["name"] == "cluster-key"]
+            assert mount["readOnly"]
+    assert having == {"node", "operator"}
+    for kind, name, prefix in (
+        ("StatefulSet", "shardlog-node", "NODE"), ("Deployment", "shardlog-operator", "OPERATOR")
+    ):  # fmt: skip
+        told = environment(only(manifests, kind, name))[f"SHARDLOG_{prefix}_CLUSTER_KEY_FILE"]
+        assert told == "/etc/shardlog/cluster-key/cluster.key"
+    made = [each for each in manifests if each["metadata"]["name"] == KEY_SECRET]
+    assert bool(made) != bool(given)
+
+
+def test_s03_a_key_that_is_made_is_one(tmp_path: Path):
+    secret = only(rendered(), "Secret", KEY_SECRET)
+    path = tmp_path / "cluster.key"
+    path.touch(0o440)
+    path.write_bytes(base64.b64decode(secret["data"]["cluster.key"]))
+    ClusterKey.read(str(path))
+
+
 @pytest.mark.parametrize("mode", ["generated", "given", "cert-manager"])
 def test_tls(mode: str):
     """With certificates everybody has them, and calls nodes by the names that they are for."""
@@ -210,10 +249,7 @@ def test_tls(mode: str):
     manifests = rendered(VALUES[name])
     secret = "mine" if mode == "given" else "shardlog-tls"
     for pod in pod_templates(manifests):
-        secrets = {
-            each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each
-        }
-        assert secrets == {secret}, pod["metadata"]["name"]
+        assert secrets_of(pod) - {KEY_SECRET} == {secret}, pod["metadata"]["name"]
     operator = environment(only(manifests, "Deployment", "shardlog-operator"))
     assert operator["SHARDLOG_OPERATOR_PLAIN"] == "false"
     assert operator["SHARDLOG_OPERATOR_NODE_ADDRESSES"] == "{node}.shardlog-nodes.logs.svc"

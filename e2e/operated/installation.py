@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from e2e.api_server import ApiServer
 from e2e.kubernetes import Refused
 from e2e.processes import Process, start
+from shardlog.transport.cluster_key import make_key_file
 
 Json = Any
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class Installation:
     def _start_node(self, name: str) -> None:
         command = [
             sys.executable, "-m", "shardlog_node.main", "--name", name, "--plain",
+            "--cluster-key-file", self._key_file(),
             "--directory", str(self.directory / name), "--data-port", "0", "--control-port", "0",
             "--http-port", "0",
         ]  # fmt: skip
@@ -120,6 +122,11 @@ class Installation:
         process.running.kill()
         process.running.wait()
 
+    def _key_file(self) -> str:
+        path = self.directory / "cluster.key"
+        make_key_file(path)
+        return str(path)
+
     # --- operators -------------------------------------------------------------------------------
 
     def start_operator(
@@ -127,7 +134,9 @@ class Installation:
     ) -> None:
         command = [
             sys.executable, "-m", "shardlog_operator.main", "--namespace", self.namespace,
-            "--name", name, "--plain", "--etcd-endpoints", ",".join(self.etcd), "--http-port", "0",
+            "--name", name, "--plain",
+            "--cluster-key-file", self._key_file(),
+            "--etcd-endpoints", ",".join(self.etcd), "--http-port", "0",
             "--node-grace-s", "2", "--positions-s", "2", "--snapshot-template", TEMPLATE, *flags,
         ]  # fmt: skip
         environment = {"KUBECONFIG": str(kubeconfig or self.api.kubeconfig)}

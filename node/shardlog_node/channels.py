@@ -12,10 +12,16 @@ from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import NoReplica
 from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Fetched, Message
 from shardlog.transport.connection import Connection, Receiver, State
-from shardlog.transport.failures import MalformedFrame, OutgoingFull, TransportFailure
+from shardlog.transport.failures import (
+    MalformedFrame,
+    NotPermitted,
+    OutgoingFull,
+    TransportFailure,
+)
 from shardlog.transport.frame_messages import encode_refused, from_message, to_replica_message
 from shardlog.transport.frames import Frame, FrameType, encode_entries
 from shardlog.transport.handshake import Attach, decode_attach, encode_attached
+from shardlog_node.unfinished import UnfinishedFrame
 
 if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
@@ -92,33 +98,38 @@ class Channel:
 
 
 class Incoming(Receiver):
-    """A connection that another node opened."""
+    """A connection that another node opened, which has proven that it is the node it names."""
 
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
         self._channels: dict[int, Channel] = {}
         self._connection: Connection
+        self._unfinished: UnfinishedFrame
 
     def opened(self, connection: Connection) -> None:
         self._connection = connection
+        self._unfinished = UnfinishedFrame(self._plane.unfinished_of_nodes, connection)
         self._plane.incoming.add(self)
 
     @property
     def node(self) -> str:
         return self._connection.name
 
-    def ping(self) -> None:
-        """For the cluster's clock."""
+    def look(self) -> None:
+        """Now and then; the PING is for the cluster's clock."""
+        self._unfinished.look()
         self._connection.ping()
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
+        self._unfinished.finished()
         channels = self._channels
         for frame in frames:
             channel = channels.get(frame.channel)
             if frame.type == FrameType.ATTACH:
                 self._attach(connection, frame.channel, decode_attach(frame))
             elif frame.type == FrameType.PONG:
-                self._plane.pong(connection.name, frame)
+                if channels:  # else it is not one of our shards' nodes
+                    self._plane.pong(connection, frame)
             elif channel is not None:
                 channel.received(frame)
             else:
@@ -126,6 +137,8 @@ class Incoming(Receiver):
 
     def _attach(self, connection: Connection, number: int, attach: Attach) -> None:
         self._unbind(number)
+        if attach.src != self.node:
+            raise NotPermitted(f"{self.node} speaks for {attach.src}")
         if attach.dst != self._plane.name:
             refused = ClientRefused(0, 0, NoReplica(0))
             connection.send(encode_refused(number, refused))
@@ -144,6 +157,7 @@ class Incoming(Receiver):
         """What had no room was dropped; the protocol asks again."""
 
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
+        self._unfinished.forget()
         self._plane.incoming.discard(self)
         for number in list(self._channels):
             self._unbind(number)

@@ -44,6 +44,7 @@ from shardlog.transport.frames import (
 )
 from shardlog.transport.handshake import Reason, decode_attach, encode_attached
 from shardlog_node.answer_window import AnswerWindow
+from shardlog_node.unfinished import UnfinishedFrame
 from shardlog_node.waves import LONE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 
 READ_ENTRIES_MAX = 1024
 COPIED_BELOW_BYTES = 16 << 10
-APPEND_COST_BYTES = 1 << 10
-"""What an append takes besides its bytes, on its way: many small ones are much memory as well."""
+REQUEST_COST_BYTES = 1 << 10
+"""What a request takes on its way besides its bytes: many small ones are much memory as well."""
 
 REGISTERED_PER_S = 8
 """So many sessions a second a connection may open of a shard, beyond those at once."""
@@ -134,9 +135,9 @@ class ClientChannel:
         self.unanswered: dict[tuple[int, int], int] = {}
         # Reads that are not answered yet, and what is set aside for their answers.
         self.reads: dict[int, int] = {}
-        # Tails that have not been answered, and registrations.
+        # Tails that have not been answered; registrations, and what they are charged.
         self.tails: set[int] = set()
-        self.registering: set[int] = set()
+        self.registering: dict[int, int] = {}
         # When the last append was answered, and the one that may wait for those of others.
         self._answered_s = 0.0
         self._lone: tuple[int, int] | None = None
@@ -154,14 +155,14 @@ class ClientChannel:
         size = len(payload) - _APPEND_BYTES
         key = (session, request)
         lone = not self.unanswered and size <= LONE_BYTES_MAX
-        if key not in self.unanswered:
-            refusal = self._refusal_of(size)
-            if refusal is not None:
+        refusal = self._refusal_of(size)
+        if refusal is not None:
+            if key not in self.unanswered:
                 self.refuse(session, request, refusal)
-                return
-            held = size + APPEND_COST_BYTES
-            self.unanswered[key] = held
-            self.port.connection.hold(held)
+            return
+        held = size + REQUEST_COST_BYTES
+        self.unanswered[key] = self.unanswered.get(key, 0) + held
+        self.port.connection.hold(held)
         asked = self._asked(Append(session, request, count, _body(payload), body_checksum))
         if lone:
             self._lone = key
@@ -174,7 +175,7 @@ class ClientChannel:
         plane = self.plane
         if size > plane.limits.entry_bytes_max:
             return Illegal(f"a batch of {size} bytes, more than {plane.limits.entry_bytes_max}")
-        if not plane.budget.take(size + APPEND_COST_BYTES):
+        if not plane.budget.take(size + REQUEST_COST_BYTES):
             return Overloaded(plane.budget.bytes)
         return None
 
@@ -185,9 +186,9 @@ class ClientChannel:
         elif self.port.reads >= limits.reads_max:
             self.refuse(0, nonce, Overloaded(self.port.reads))
         else:
-            size = limits.read_bytes_max if entries_max else 0
-            owes = size and self.port.window.owed > self.port.window.most
-            if owes or (size and not self.plane.answers.take(size)):
+            size = limits.read_bytes_max if entries_max else REQUEST_COST_BYTES
+            owes = entries_max and self.port.window.owed > self.port.window.most
+            if owes or not self.plane.answers.take(size):
                 self.refuse(0, nonce, Overloaded(self.plane.answers.bytes))
                 return
             self._begin_read(nonce, size)
@@ -235,8 +236,19 @@ class ClientChannel:
         if not self.port.may_register(self.shard):
             self.refuse(0, nonce, Overloaded(self.plane.limits.registered_max))
             return
-        self.registering.add(nonce)
+        if not self.plane.budget.take(REQUEST_COST_BYTES):
+            self.refuse(0, nonce, Overloaded(self.plane.budget.bytes))
+            return
+        self.registering[nonce] = self.registering.get(nonce, 0) + REQUEST_COST_BYTES
+        self.port.connection.hold(REQUEST_COST_BYTES)
         self._ask(Register(nonce))
+
+    def _registered(self, nonce: int) -> None:
+        self._give_back(self.registering.pop(nonce, 0))
+
+    def _give_back(self, size: int) -> None:
+        self.plane.budget.give_back(size)
+        self.port.connection.release(size)
 
     def _ask(self, message: Message) -> None:
         self.plane.gather(self._asked(message))
@@ -274,7 +286,7 @@ class ClientChannel:
                 self.number, message.nonce, message.commit, count, raw
             ))  # fmt: skip
         elif isinstance(message, Registered):
-            self.registering.discard(message.nonce)
+            self._registered(message.nonce)
             self.port.send(encode_registered(self.number, message.nonce, message.session))
 
     def result(self, nonce: int, frame: list[Buffer]) -> None:
@@ -292,7 +304,7 @@ class ClientChannel:
         self._settle(session, nonce)
         if not session:
             self._end_tail(nonce)
-            self.registering.discard(nonce)
+            self._registered(nonce)
             if nonce in self.reads:
                 self.plane.answers.give_back(self.reads.pop(nonce))
                 self.port.reads -= 1
@@ -301,8 +313,7 @@ class ClientChannel:
     def _settle(self, session: int, request: int) -> None:
         size = self.unanswered.pop((session, request), None)
         if size is not None:
-            self.plane.budget.give_back(size)
-            self.port.connection.release(size)
+            self._give_back(size)
             self._answered_s = self.plane.now_s()
             self._leave(session, request)
 
@@ -319,10 +330,9 @@ class ClientChannel:
             self.refuse(0, nonce, NotLeader(None))
 
     def close(self) -> None:
-        for size in self.unanswered.values():
-            self.plane.budget.give_back(size)
-            self.port.connection.release(size)
+        self._give_back(sum(self.unanswered.values()) + sum(self.registering.values()))
         self.unanswered.clear()
+        self.registering.clear()
         if self._lone is not None:
             self._leave(*self._lone)
         self.plane.leave_wave(self.shard)
@@ -351,17 +361,15 @@ class ClientPort(Receiver):
         # Of answers to reads: how long, and how much must be taken until each has been.
         self._untaken: deque[tuple[int, int]] = deque()
         self._stuck_ms = 0
-        # Of a frame that is not whole yet, and looks since the last one that was.
-        self.unfinished_bytes = 0
-        self.unfinished_looks = 0
+        self._unfinished: UnfinishedFrame
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
-        connection.count_unfinished(self._unfinished, self._plane.may_reserve)
+        self._unfinished = UnfinishedFrame(self._plane.unfinished, connection)
         self._plane.ports.add(self)
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
-        self.unfinished_looks = 0
+        self._unfinished.finished()
         channels = self._channels
         for kind, flags, number, payload in frames:
             channel = channels.get(number)
@@ -378,20 +386,12 @@ class ClientPort(Receiver):
             elif kind != FrameType.PONG:
                 raise MalformedFrame(f"{FrameType(kind).name} is not for clients to send")
 
-    def _unfinished(self, size: int) -> None:
-        if size != self.unfinished_bytes:
-            plane, before = self._plane, self.unfinished_bytes
-            self.unfinished_bytes = size
-            plane.unfinished_bytes += size - before
-            if plane.unfinished_bytes > plane.unfinished_bytes_max:
-                plane.shed()
-
     def may_register(self, shard: str) -> bool:
         self._registered[shard] += 1
         return self._registered[shard] <= self._plane.limits.registered_max
 
     def dismiss(self, why: str) -> None:
-        self._unfinished(0)
+        self._unfinished.forget()
         self.connection.close(Reason.OVERLOADED, why)
 
     def _unbound(self, frame: Frame) -> None:
@@ -448,7 +448,7 @@ class ClientPort(Receiver):
 
     def look(self, passed_ms: int) -> None:
         """Whether enough of what waits has been taken since the last look."""
-        self.unfinished_looks += 1
+        self._unfinished.look()
         self.settle()
         self._registered.subtract(
             dict.fromkeys(self._registered, REGISTERED_PER_S * passed_ms // 1000)
@@ -463,7 +463,7 @@ class ClientPort(Receiver):
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
         self._plane.ports.discard(self)
         self._plane.tails.forget(self)
-        self._unfinished(0)
+        self._unfinished.forget()
         left = sum(map(_length, self._results)) + sum(size for size, _ in self._untaken)
         self._plane.answers.give_back(left)
         self._untaken.clear()

@@ -59,14 +59,13 @@ class NodeClock:
         """What the wall clock of another node showed between these two times.
 
         An event loop's time stands still during one turn, so the answer may have come later than
-        it says.
+        it says.  It counts when the clocks are looked at next, once a second.
         """
         now_ns = max(received_monotonic_ns, self._monotonic_ns())
         if sent_monotonic_ns > now_ns:
             return
         new = sampled(sent_monotonic_ns, now_ns, remote_wall_ns)
         self._samples[node] = better(self._samples.get(node), new)
-        self._agree(now_ns)
 
     @property
     def sources(self) -> int:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shardlog.protocol.entry import Entry
 from shardlog.protocol.messages import Envelope
+from shardlog.protocol.replica import FROM_CLIENTS
+from shardlog.transport.cluster_key import ClusterKey
 from shardlog.transport.connection import Connection, ConnectionLimits, Receiver, WallClock
 from shardlog.transport.control_calls import Addresses
 from shardlog.transport.endpoints import Listener, listen
@@ -29,6 +31,7 @@ from shardlog_node.clients import Budget, ClientChannel, ClientPort
 from shardlog_node.host import HostedReplica, NodeHost
 from shardlog_node.links import Link
 from shardlog_node.tailing import Tails
+from shardlog_node.unfinished import Unfinished
 from shardlog_node.waves import BACK_S, LOOK_S, Wave
 
 TICK_MS = 100
@@ -75,6 +78,7 @@ class DataPlane:
         name: str,
         limits: PlaneLimits,
         wall_ns: WallClock,
+        key: ClusterKey,
         tls: ssl.SSLContext | None = None,
         link_tls: ssl.SSLContext | None = None,
         on_pong: OnPong | None = None,
@@ -82,6 +86,7 @@ class DataPlane:
         self.name = name
         self.limits = limits
         self.wall_ns = wall_ns
+        self.key = key
         self.tls = tls
         self.link_tls = link_tls
         self.on_pong = on_pong
@@ -92,9 +97,12 @@ class DataPlane:
         self.budget = Budget(limits.inflight_bytes_max)
         # Answers to reads that clients have not taken.
         self.answers = Budget(limits.inflight_bytes_max // 2)
-        # Of frames from clients that are not whole yet.
-        self.unfinished_bytes = 0
-        self.unfinished_bytes_max = limits.inflight_bytes_max // 2
+        # Frames that are not whole yet, from clients and from nodes.
+        self.unfinished = Unfinished(limits.inflight_bytes_max // 2)
+        self.unfinished_of_nodes = Unfinished(limits.inflight_bytes_max)
+        # Links that ended because one of their sides was not permitted, and the last of them.
+        self.links_refused = 0
+        self._link_refused_last = ""
         self.ports: set[ClientPort] = set()
         # Messages that could not be sent.
         self.dropped = 0
@@ -107,7 +115,10 @@ class DataPlane:
         self.incoming: set[Incoming] = set()
         self._clients: dict[str, ClientChannel] = {}
         self._channels: dict[Key, Channel] = {}
+        # For each shard what came in this turn, and what is left of turns before.
         self._gathered: dict[str, list[Envelope]] = {}
+        self._waiting: dict[str, deque[Envelope]] = {}
+        self._delivery_due = False
         # Of shards that clients are bound to, and those whose appends wait for each other.
         self._waves: dict[str, Wave] = {}
         self._holding: dict[Wave, asyncio.TimerHandle] = {}
@@ -131,6 +142,7 @@ class DataPlane:
             wall_ns=self.wall_ns,
             connections_max=self.limits.connections_max,
             tls=self.tls,
+            key=self.key,
         )
         return self._listener.address
 
@@ -149,8 +161,17 @@ class DataPlane:
 
     @property
     def refused(self) -> int:
-        """Connections that ended before they were greeted."""
-        return self._listener.refused if self._listener else 0
+        """Connections that ended before they were greeted, ours to other nodes among them."""
+        return self.links_refused + (self._listener.refused if self._listener else 0)
+
+    @property
+    def refused_last(self) -> str:
+        """Who was refused last and why; links first, since they are of this cluster."""
+        return self._link_refused_last or (self._listener.refused_last if self._listener else "")
+
+    def link_refused(self, node: str, failure: TransportFailure) -> None:
+        self.links_refused += 1
+        self._link_refused_last = f"{node} at {self.addresses.get(node)}: {failure}"
 
     def learn(self, addresses: Addresses) -> None:
         """Where other nodes are; one that has moved gets a new link."""
@@ -175,26 +196,15 @@ class DataPlane:
                 for port in list(self.ports):
                     port.look(PING_TICKS * TICK_MS)
                 for link in self.links.values():
-                    link.ping()
+                    link.look()
                 for incoming in self.incoming:
-                    incoming.ping()
+                    incoming.look()
 
-    def may_reserve(self, size: int) -> bool:
-        """Whether a client's frame may have its room before it comes; nobody is shed for that."""
-        return self.unfinished_bytes + size <= self.unfinished_bytes_max // 2
-
-    def shed(self) -> None:
-        """Frames that are not whole are bounded for all clients together."""
-        begun = [port for port in self.ports if port.unfinished_bytes]
-        for port in sorted(begun, key=lambda port: port.unfinished_looks, reverse=True):
-            port.dismiss("too much has begun and does not end")
-            if self.unfinished_bytes <= self.unfinished_bytes_max:
-                return
-
-    def pong(self, node: str, frame: Frame) -> None:
+    def pong(self, connection: Connection, frame: Frame) -> None:
         """For the cluster's clock: both sides of a connection ask."""
-        if self.on_pong is not None:
-            pong = decode_pong(frame)
+        pong = decode_pong(frame)
+        if self.on_pong is not None and connection.answers_ping(pong.echo_ns):
+            node = connection.name
             received_ns = int(asyncio.get_running_loop().time() * 1e9)
             self.on_pong(node, pong.echo_ns, received_ns, pong.wall_ns)
 
@@ -203,8 +213,8 @@ class DataPlane:
     def gather(self, envelope: Envelope) -> None:
         """Give it to its replica, with all that comes in this turn."""
         gathered = self._gathered
-        if not gathered:
-            asyncio.get_running_loop().call_soon(self._deliver)
+        if not self._delivery_due:
+            self._begin_delivery()
         known = gathered.get(envelope.shard)
         if known is None:
             gathered[envelope.shard] = [envelope]
@@ -245,17 +255,37 @@ class DataPlane:
         for envelope in wave.release():
             self.gather(envelope)
 
+    def _begin_delivery(self) -> None:
+        self._delivery_due = True
+        asyncio.get_running_loop().call_soon(self._deliver)
+
     def _deliver(self) -> None:
         """What one step makes of many is much more than they are, so the rest waits for a turn."""
         gathered, self._gathered = self._gathered, {}
+        self._delivery_due = False
+        for shard in self._waiting.keys() - gathered.keys():
+            gathered[shard] = []
         for shard, envelopes in gathered.items():
-            if len(envelopes) > DELIVERED_MAX:
-                self._gathered[shard] = envelopes[DELIVERED_MAX:]
-                del envelopes[DELIVERED_MAX:]
-        if self._gathered:
-            asyncio.get_running_loop().call_soon(self._deliver)
+            if shard in self._waiting or len(envelopes) > DELIVERED_MAX:
+                gathered[shard] = self._next_of(shard, envelopes)
+        if self._waiting:
+            self._begin_delivery()
         for shard, envelopes in gathered.items():
-            self.host.receive_all(shard, envelopes)
+            if envelopes:
+                self.host.receive_all(shard, envelopes)
+
+    def _next_of(self, shard: str, latest: list[Envelope]) -> list[Envelope]:
+        """Those whose turn it is; what clients asked who are gone is dropped."""
+        waiting = self._waiting.setdefault(shard, deque())
+        waiting += latest
+        clients, found = self._clients, list[Envelope]()
+        while waiting and len(found) < DELIVERED_MAX:
+            envelope = waiting.popleft()
+            if type(envelope.message) not in FROM_CLIENTS or envelope.src in clients:
+                found.append(envelope)
+        if not waiting:
+            del self._waiting[shard]
+        return found
 
     def _stepped(self, replica: HostedReplica) -> None:
         if self.tails.waiting:

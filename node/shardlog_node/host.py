@@ -12,6 +12,7 @@ the coordinator has another one made in its place.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +33,18 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import Entry, Header, Member
 from shardlog.protocol.failures import Illegal, ImpossibleState, NoReplica
-from shardlog.protocol.messages import Append, ClientRefused, Create, Envelope, Read, Register
+from shardlog.protocol.messages import (
+    Append,
+    ClientRefused,
+    Create,
+    Envelope,
+    Message,
+    Read,
+    Refused,
+    Register,
+)
 from shardlog.protocol.replica import FROM_CLIENTS, Replica
+from shardlog.protocol.replica_state import UNANSWERED
 from shardlog.protocol.states import Role
 from shardlog.storage.changes import Tended
 from shardlog.storage.failures import Damaged, DiskFull, StorageFailure
@@ -45,8 +56,8 @@ from shardlog_node.pacing import Pace, PaceLimits, ShardPace
 from shardlog_node.ticking import Ticking
 from shardlog_node.verifying import is_intact
 
-SHARD_NAME_BYTES_MAX = 80
-"""So that its directory has a name, however it has to be written."""
+SHARD_NAME = re.compile(r"[!-~]{1,80}")
+"""What the metadata store has as a key; short enough for a directory, however it is written."""
 FOUND_BY = ("recovery", "read", "scrub")
 """Who finds damage: a start, whoever reads, or the scrubber."""
 BACKLOG_TICKS = 50
@@ -320,7 +331,7 @@ class NodeHost:
 
     def _addressed(self, shard: str) -> HostedReplica | None:
         """For a message of a coordinator or another node; also where there is no replica (yet)."""
-        if len(shard.encode()) > SHARD_NAME_BYTES_MAX:
+        if not SHARD_NAME.fullmatch(shard):
             return None
         if shard in self.lost:
             standing_in = HostedReplica(self, shard, self._stopped, lost=True)
@@ -375,7 +386,7 @@ class NodeHost:
         if replica is None and any(type(each.message) not in FROM_CLIENTS for each in envelopes):
             replica = self._addressed(shard)
         if replica is None:
-            self._refuse_clients(envelopes)
+            self._refuse(envelopes)
             return
         replica.steps(events)
         self._shut(replica)
@@ -400,17 +411,24 @@ class NodeHost:
             if leader is not None and leader.node == node:
                 hosted.step(Disconnected(node))
 
-    def _refuse_clients(self, envelopes: Sequence[Envelope]) -> None:
-        """There is no replica here, or none that runs; nodes ask again by themselves."""
+    def _refuse(self, envelopes: Sequence[Envelope]) -> None:
+        """There is no replica here, or none that runs; nodes and coordinators ask again.
+
+        Unless there can be none, which they are told.
+        """
         for each in envelopes:
             message = each.message
+            refused: Message
             if isinstance(message, Append):
                 refused = ClientRefused(message.session, message.request, NoReplica(0))
             elif isinstance(message, Register | Read):
                 refused = ClientRefused(0, message.nonce, NoReplica(0))
+            elif not SHARD_NAME.fullmatch(each.shard) and type(message) not in UNANSWERED:
+                refused = Refused(type(message).__name__, 0, Illegal("no name of a shard"))
             else:
                 continue
-            self.send(Envelope(each.shard, self.name, 0, each.src, 0, refused))
+            back = Envelope(each.shard, self.name, 0, each.src, each.src_incarnation, refused)
+            self.send(back)
 
     def _accepts(self, envelope: Envelope) -> bool:
         message = envelope.message

@@ -17,6 +17,7 @@ from shardlog.transport.failures import MalformedFrame, NotPermitted, TransportF
 from shardlog.transport.frames import CHANNELS_MAX, Frame, FrameType
 from shardlog.transport.handshake import Attach, Role, encode_attach
 from shardlog_node.channels import Channel, Key, key_of
+from shardlog_node.unfinished import UnfinishedFrame
 
 if TYPE_CHECKING:
     from shardlog_node.data_plane import DataPlane
@@ -31,6 +32,7 @@ class Link(Receiver):
         self._plane = plane
         self.node = node
         self._connection: Connection | None = None
+        self._unfinished: UnfinishedFrame
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: deque[Envelope] = deque(maxlen=WAITING_MAX)
         self._channels: dict[int, Channel] = {}
@@ -61,8 +63,11 @@ class Link(Receiver):
                 wall_ns=plane.wall_ns,
                 timeout_ms=plane.limits.link_timeout_ms,
                 tls=plane.link_tls,
+                key=plane.key,
             )
-        except TransportFailure:
+        except TransportFailure as failure:
+            if isinstance(failure, NotPermitted):
+                plane.link_refused(self.node, failure)
             self._waiting.clear()
             retry_s = plane.limits.link_retry_ms / 1000
             self._not_before = asyncio.get_running_loop().time() + retry_s
@@ -93,9 +98,10 @@ class Link(Receiver):
             connection.close()
         return channel
 
-    def ping(self) -> None:
-        """For the cluster's clock."""
+    def look(self) -> None:
+        """Now and then; the PING is for the cluster's clock."""
         if self._connection is not None:
+            self._unfinished.look()
             self._connection.ping()
 
     def moved(self) -> None:
@@ -119,17 +125,19 @@ class Link(Receiver):
         if connection.name != self.node:
             raise NotPermitted(f"{connection.name} answers where {self.node} should be")
         self._connection = connection
+        self._unfinished = UnfinishedFrame(self._plane.unfinished_of_nodes, connection)
         waiting = list(self._waiting)
         self._waiting.clear()
         for envelope in waiting:
             self.send(envelope)
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
+        self._unfinished.finished()
         channels = self._channels
         for frame in frames:
             channel = channels.get(frame.channel)
             if frame.type == FrameType.PONG:
-                self._plane.pong(self.node, frame)
+                self._plane.pong(connection, frame)
             elif channel is None:
                 raise MalformedFrame(f"{FrameType(frame.type).name} on a channel that is not bound")
             elif frame.type == FrameType.REFUSED:
@@ -143,6 +151,9 @@ class Link(Receiver):
     def lost(self, connection: Connection, failure: TransportFailure | None) -> None:
         if self._connection is connection:
             self._connection = None
+            self._unfinished.forget()
+            if isinstance(failure, NotPermitted):
+                self._plane.link_refused(self.node, failure)
             for channel in self._channels.values():
                 self._plane.unbind(channel.key, channel)
             self._channels.clear()

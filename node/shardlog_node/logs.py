@@ -53,7 +53,7 @@ class Watch:
         host: NodeHost,
         clock: NodeClock,
         syncing_ms: Callable[[], int],
-        refused: Callable[[], int],
+        refused: Callable[[], tuple[int, str]],
         log: Logger,
     ) -> None:
         self._host = host
@@ -191,7 +191,8 @@ class Watch:
         self._disk_stuck = stuck
 
     def _look_at_connections(self) -> None:
-        refused = self._refused()
+        refused, last = self._refused()
         if refused > self._refused_told:
-            self._log.warning("connections refused", number=refused - self._refused_told)
+            number = refused - self._refused_told
+            self._log.warning("connections refused", number=number, last=last)
             self._refused_told = refused

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from shardlog import __version__
 from shardlog.process.logs import logger_of
-from shardlog.process.settings import BadSettings
+from shardlog.process.settings import BadSettings, load_cluster_key
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.messages import Envelope, Trim
 from shardlog.storage.plan import Plan
@@ -83,6 +83,7 @@ class NodeProcess:
         self._beside: list[asyncio.Task[None]] = []
 
         tls = load_tls(settings)
+        key = load_cluster_key(settings.cluster_key_file)
         self.clock = NodeClock(_since_boot_ns, time.time_ns)
         registry = CollectorRegistry()
         times = SyncTimes(registry)
@@ -91,6 +92,7 @@ class NodeProcess:
             self.name,
             _plane_limits(settings),
             time.time_ns,
+            key,
             tls.accepting if tls else None,
             tls.calling if tls else None,
             self._sampled,
@@ -115,6 +117,8 @@ class NodeProcess:
             tls.control if tls else None,
             self._answer_at_once,
             self._tell_news,
+            key=key,
+            name=self.name,
         )
         self._public: LogService | None = None
         if settings.public_port is not None:
@@ -122,7 +126,11 @@ class NodeProcess:
                 self.plane, tls.control if tls else None, settings.public_addresses
             )
         self._watch = Watch(
-            self.host, self.clock, times.longest_ms, lambda: self.plane.refused, self.log
+            self.host,
+            self.clock,
+            times.longest_ms,
+            lambda: (self.plane.refused, self.plane.refused_last),
+            self.log,
         )
         self._scrubber = Scrubber(
             self.host,

@@ -12,6 +12,7 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shardlog.process.settings import ProcessSettings, Program
+from shardlog.transport.cluster_key import HOW_TO_MAKE_ONE
 from shardlog.transport.frames import FRAME_BYTES_MAX
 from shardlog.transport.handshake import NAME_BYTES_MAX
 
@@ -66,6 +67,12 @@ class NodeSettings(ProcessSettings):
     tls_key: str | None = Field(default=None, description="PEM file: the key of the certificate")
     tls_mutual: bool = Field(
         default=True, description="whether those who connect must show a certificate too"
+    )
+
+    cluster_key_file: str | None = Field(
+        default=None,
+        description="file with the base64 of 32 random bytes, the same for all nodes and "
+        "coordinators of a cluster; always needed",
     )
 
     client_inflight_bytes_max: Bytes = Field(
@@ -157,6 +164,8 @@ class NodeSettings(ProcessSettings):
             raise ValueError(
                 "tls_authority, tls_certificate and tls_key are needed; or plain, for no TLS"
             )
+        if not self.cluster_key_file:
+            raise ValueError(f"cluster_key_file is needed; make one with: {HOW_TO_MAKE_ONE}")
         return self
 
 

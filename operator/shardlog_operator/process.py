@@ -19,7 +19,7 @@ from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.failures import Unavailable
 from shardlog.metadata.store import MetadataStore
 from shardlog.process.logs import logger_of
-from shardlog.process.settings import BadSettings
+from shardlog.process.settings import BadSettings, load_cluster_key
 from shardlog.transport.control import ControlClient, ControlLimits, ControlTls
 from shardlog_operator.directory import Directory
 from shardlog_operator.handlers import Connect
@@ -67,8 +67,12 @@ class OperatorProcess:
         self.nodes = Nodes(clock_s, settings.node_addresses)
         self.watched = Watched(self.nodes, labels_of(settings.node_selector))
         self.kube = Kube(settings.namespace, connect)
-        self.client = ControlClient(ControlLimits(), control_tls(settings))
-        control = NodeControl(self.client, self.nodes.control_address, self.nodes.data_address)
+        self.client = ControlClient(
+            ControlLimits(), control_tls(settings), load_cluster_key(settings.cluster_key_file)
+        )
+        control = NodeControl(
+            self.client, self.nodes.control_address, self.nodes.data_address, self._refused
+        )
         self.host = CoordinatorHost(settings.name, store, control, _now_ms)
         commander = Commander(self.host)
         self.poster = EventPoster(self.kube, settings.name, self.log)
@@ -105,6 +109,9 @@ class OperatorProcess:
         self.watched.nodes_changed = self._nodes_changed
         self.watched.pod_heard = lambda _: self.gates.look()
         looking.looked = self.gates.look
+
+    def _refused(self, node: str, why: str) -> None:
+        self.log.error(f"{node} refuses this operator's key", node=node, why=why)
 
     # --- news ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shardlog.process.settings import ProcessSettings, Program
+from shardlog.transport.cluster_key import HOW_TO_MAKE_ONE
 
 NODE_SELECTOR = "app.kubernetes.io/name=shardlog,app.kubernetes.io/component=node"
 
@@ -82,6 +83,12 @@ class OperatorSettings(ProcessSettings):
     )
     tls_key: str | None = Field(default=None, description="PEM file: its key")
 
+    cluster_key_file: str | None = Field(
+        default=None,
+        description="file with the base64 of 32 random bytes, the same as that of the nodes; "
+        "always needed",
+    )
+
     http_host: str = Field(
         default="127.0.0.1", description="where the directory, health and metrics are served"
     )
@@ -122,6 +129,8 @@ class OperatorSettings(ProcessSettings):
         if self.node_addresses is not None and "{node}" not in self.node_addresses:
             raise ValueError("node_addresses: {node} is not in it")
         labels_of(self.node_selector)
+        if not self.cluster_key_file:
+            raise ValueError(f"cluster_key_file is needed; make one with: {HOW_TO_MAKE_ONE}")
         return self
 
     @property

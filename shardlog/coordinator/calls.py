@@ -25,7 +25,12 @@ from shardlog.protocol.entry import Member
 from shardlog.protocol.messages import Envelope, Message, StatusRequest
 from shardlog.transport.control import ControlClient
 from shardlog.transport.control_calls import NewsRequest, NodeNews
-from shardlog.transport.failures import TransportFailure, UnknownCall, Unreachable
+from shardlog.transport.failures import (
+    NotPermitted,
+    TransportFailure,
+    UnknownCall,
+    Unreachable,
+)
 
 T = TypeVar("T")
 AddressOf = Callable[[str], str | None]
@@ -59,9 +64,15 @@ class NodeControl(Control):
     """`Control` for real nodes.  The addresses are asked for at each call: they may change."""
 
     def __init__(
-        self, client: ControlClient, control_addresses: AddressOf, data_addresses: AddressOf
+        self,
+        client: ControlClient,
+        control_addresses: AddressOf,
+        data_addresses: AddressOf,
+        refused: Callable[[str, str], None] = lambda node, why: None,
     ) -> None:
+        """`refused` is told once of a node that does not permit our calls, and why."""
         self._client = client
+        self._refused = refused
         self._control_addresses = control_addresses
         self._data_addresses = data_addresses
         # What the latest call of each node came to, if it failed: for people.
@@ -103,7 +114,10 @@ class NodeControl(Control):
         try:
             answer = await calling
         except TransportFailure as failure:
+            before = self.failures.get(node)
             self.failures[node] = failure
+            if isinstance(failure, NotPermitted) and not isinstance(before, NotPermitted):
+                self._refused(node, str(failure))
             if isinstance(failure, Unreachable) and await self._is_refused(address):
                 raise NotListening(str(failure)) from failure
             raise Unanswered(str(failure)) from failure

@@ -34,7 +34,8 @@ def _locked(layout: Layout, make: bool) -> int | None:
     """None if somebody else has it, or has just removed the file with the cluster."""
     try:
         if make:
-            layout.directory.mkdir(parents=True, exist_ok=True)
+            layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            layout.directory.chmod(0o700)  # one from before, or somebody's own
         elif not layout.cluster_file.exists():
             raise NoCluster(str(layout.directory))
         lock = os.open(layout.change_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

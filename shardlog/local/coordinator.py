@@ -28,6 +28,7 @@ from shardlog.local.supervisor import log_line
 from shardlog.local.wanted import WantedReplicas
 from shardlog.metadata.failures import MetadataFailure
 from shardlog.metadata.sqlite import SqliteStore
+from shardlog.transport.cluster_key import BadClusterKey, ClusterKey
 from shardlog.transport.control import ControlClient, ControlLimits
 
 STOP_GRACE_MS = 1000
@@ -44,9 +45,15 @@ async def coordinate(layout: Layout, port: int | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     cluster, nodes = load(layout), Nodes(layout)
+    key = ClusterKey.read(str(layout.cluster_key))
     store = await SqliteStore.open(layout.metadata)
-    client = ControlClient(ControlLimits())
-    control = NodeControl(client, nodes.control_address, nodes.data_address)
+    client = ControlClient(ControlLimits(), None, key)
+    control = NodeControl(
+        client,
+        nodes.control_address,
+        nodes.data_address,
+        lambda node, _: log_line(f"{node} refuses this coordinator's key"),
+    )
     host = CoordinatorHost(COORDINATOR, store, control, now_ms)
     wanted = WantedReplicas(store)
     administration = Administration(
@@ -84,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         uvloop.run(coordinate(Layout.of(arguments.dir), arguments.port))
-    except* (LocalFailure, MetadataFailure, OSError) as failures:
+    except* (LocalFailure, MetadataFailure, BadClusterKey, OSError) as failures:
         for failure in failures.exceptions:
             log_line(f"cannot go on: {failure}")
         sys.exit(UNUSABLE)

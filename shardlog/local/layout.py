@@ -36,6 +36,10 @@ class Layout:
         return self.directory / "metadata.sqlite"
 
     @property
+    def cluster_key(self) -> Path:
+        return self.directory / "cluster.key"
+
+    @property
     def nodes(self) -> Path:
         return self.directory / "nodes"
 
@@ -69,5 +73,5 @@ class Layout:
     def everything(self) -> list[Path]:
         """All that a cluster leaves behind: what may be removed with it."""
         beside = [self.metadata.with_name(self.metadata.name + end) for end in ("-wal", "-shm")]
-        files = [self.cluster_file, self.metadata, *beside]
+        files = [self.cluster_file, self.cluster_key, self.metadata, *beside]
         return [*files, self.nodes, self.logs, self.run, self.change_lock]

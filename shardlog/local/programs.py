@@ -50,6 +50,7 @@ def _node(layout: Layout, place: NodePlace) -> Program:
         "NAME": place.name,
         "DIRECTORY": str(layout.volume(place.name)),
         "PLAIN": "true",
+        "CLUSTER_KEY_FILE": str(layout.cluster_key),
         "LOG_FORMAT": "json",
     }
     for plane in ("data", "control", "http"):

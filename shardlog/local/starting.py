@@ -31,6 +31,7 @@ from shardlog.local.layout import COORDINATOR, SUPERVISOR, Layout
 from shardlog.local.pid_file import PidFile, start_orphan
 from shardlog.local.processes import read_tally
 from shardlog.local.programs import require_installed, supervisor_command
+from shardlog.transport.cluster_key import make_key_file
 
 NODES_DEFAULT = 3
 NODES_MAX = 64
@@ -50,6 +51,7 @@ def prepare(layout: Layout, nodes: int | None, new_ports: bool = False) -> Clust
     try:
         for directory in (layout.nodes, layout.logs, layout.run):
             directory.mkdir(exist_ok=True)
+        make_key_file(layout.cluster_key)
     except OSError as failure:
         raise UnusableDirectory(str(layout.directory), failure.strerror or "unusable") from failure
     save(layout, cluster)

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
 from shardlog import __version__
+from shardlog.transport.cluster_key import BadClusterKey, ClusterKey
 
 LINKED_SERVICE = re.compile(r"(SERVICE|PORT)(_|$)")
 """Kubernetes sets such names for a Service that is called like the program; none is meant."""
@@ -50,6 +51,14 @@ class ProcessSettings(BaseSettings):
         path = init_settings().get("config") or env_settings().get("config")
         file = InitSettingsSource(settings_cls, _read(str(path)) if path else {})
         return init_settings, env_settings, file
+
+
+def load_cluster_key(path: str | None) -> ClusterKey:
+    """Of the setting `cluster_key_file`; raises `BadSettings`."""
+    try:
+        return ClusterKey.read(path or "")
+    except BadClusterKey as failure:
+        raise BadSettings(f"cluster_key_file: {failure}") from failure
 
 
 S = TypeVar("S", bound=ProcessSettings)

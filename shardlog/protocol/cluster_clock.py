@@ -16,6 +16,7 @@ All in nanoseconds.  An interval says by how much a wall clock is ahead of our m
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -67,9 +68,11 @@ def agreed(clocks: Collection[Interval], tolerance_ns: int) -> Interval | None:
     """Where the true time is if a majority of `clocks` is right; None if no majority overlaps."""
     majority = len(clocks) // 2 + 1
     wide = [clock.widened(tolerance_ns) for clock in clocks]
-    ends = [end for clock in wide for end in clock if _overlapping(wide, end) >= majority]
+    lows, highs = sorted(clock.low for clock in wide), sorted(clock.high for clock in wide)
+    ends = [
+        end
+        for clock in wide
+        for end in clock
+        if bisect_right(lows, end) - bisect_left(highs, end) >= majority
+    ]
     return Interval(min(ends), max(ends)) if ends else None
-
-
-def _overlapping(clocks: list[Interval], at: int) -> int:
-    return sum(clock.low <= at <= clock.high for clock in clocks)

@@ -5,6 +5,9 @@ Outgoing bytes are gathered during one turn of the loop and written together.  W
 not read can never grow our memory.  Incoming bytes are bounded by those who consume them: `hold`
 what is not done with yet, `release` it later, and reading pauses in between.
 
+Between nodes both sides prove in the greeting that they have the key of the cluster.  Nothing but
+the greeting goes either way before the side it goes to has done so.
+
 A connection ends once, with one typed failure that everyone who waits is told.  Silence ends it
 too: an idle side sends PING, and one that hears nothing for longer takes the other for lost.  While
 reading is paused nothing can be heard, so silence does not count then, and the pings go on, lest
@@ -14,7 +17,9 @@ the other side should take us for lost.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -22,6 +27,7 @@ from operator import itemgetter
 from typing import Protocol, cast
 
 from shardlog.transport import handshake
+from shardlog.transport.cluster_key import CALLED, CALLING, ClusterKey
 from shardlog.transport.failures import (
     ClosedUngreeted,
     FrameTooLarge,
@@ -42,7 +48,7 @@ from shardlog.transport.frames import (
     Frame,
     FrameType,
 )
-from shardlog.transport.handshake import Goodbye, Hello, Pong, Reason, Welcome
+from shardlog.transport.handshake import NONCE_BYTES, Goodbye, Hello, Pong, Reason, Role, Welcome
 from shardlog.transport.inlet import Inlet
 
 WallClock = Callable[[], int]
@@ -89,6 +95,9 @@ class State(Enum):
     CLOSED = auto()
 
 
+PINGED_MAX = 16
+"""An answer to one that was sent before so many others does not count."""
+
 # To look up a member of an enumeration takes as long as a call, and every frame asks for these.
 _OPEN, _CLOSED = State.OPEN, State.CLOSED
 _ENDED = (State.CLOSING, State.CLOSED)
@@ -99,7 +108,10 @@ _ABOUT_THE_CONNECTION = frozenset(
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One end.  `calling` tells whether this side opened it, and so speaks first."""
+    """One end.  `calling` tells whether this side opened it, and so speaks first.
+
+    Without a `key` this side is no node to other nodes.
+    """
 
     def __init__(
         self,
@@ -109,14 +121,19 @@ class Connection(asyncio.BufferedProtocol):
         wall_ns: WallClock,
         *,
         calling: bool,
+        key: ClusterKey | None = None,
     ) -> None:
-        self.own = own._replace(frame_bytes_max=limits.frame_bytes_max)
+        self._nonce = secrets.token_bytes(NONCE_BYTES) if own.role is Role.NODE else b""
+        self.own = own._replace(frame_bytes_max=limits.frame_bytes_max, nonce=self._nonce)
+        self._key = key
         self.limits = limits
         self.calling = calling
         self.state = State.NEW
         self.version = 0
         self.name = ""
-        """What the other side calls itself; TLS may say more, see `transport`."""
+        """What the other side calls itself; of a node it is proven."""
+        self.peer = ""
+        """host:port of the other side, for people."""
         self.hello: Hello | None = None
         """What the other side said, if it called."""
         self.frame_bytes_max = GREETING_BYTES_MAX
@@ -138,6 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
+        self._pinged_ns: deque[int] = deque(maxlen=PINGED_MAX)  # when, of what is not answered
         self._heard = True  # something, since the last look
         self._quiet_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -189,7 +207,16 @@ class Connection(asyncio.BufferedProtocol):
     def ping(self) -> None:
         """Ask for a PONG, which comes to `received` with what the other side's clock shows."""
         if self.state is State.OPEN and self.writable:
-            self._gather(handshake.encode_ping(int(self.loop.time() * 1e9)))
+            now_ns = int(self.loop.time() * 1e9)
+            self._pinged_ns.append(now_ns)
+            self._gather(handshake.encode_ping(now_ns))
+
+    def answers_ping(self, echo_ns: int) -> bool:
+        """Whether a PONG answers a PING of this side, which no other answers any more."""
+        while self._pinged_ns and self._pinged_ns[0] <= echo_ns:
+            if self._pinged_ns.popleft() == echo_ns:
+                return True
+        return False
 
     def _gather(self, buffers: list[Buffer]) -> None:
         if not self._gathered:
@@ -281,6 +308,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._take(failure.before)
                 raise
             self._take(frames)
+            if self.state is State.GREETING and self._inlet.waiting_bytes > GREETING_BYTES_MAX:
+                raise FrameTooLarge("more than a greeting")
             if self._on_unfinished is not None:
                 self._on_unfinished(self._inlet.waiting_bytes)
         except Malformed as failure:
@@ -292,9 +321,8 @@ class Connection(asyncio.BufferedProtocol):
             self._end(failure, Reason.NOT_PERMITTED)
 
     def _take(self, frames: list[Frame]) -> None:
-        if self.state is not _OPEN and frames:
-            self._greet(frames[0])
-            del frames[0]
+        while frames and self.state is State.GREETING:
+            self._greet(frames.pop(0))
         if _ABOUT_THE_CONNECTION.isdisjoint(map(_kind, frames)):
             self._deliver(frames)
             return
@@ -322,29 +350,70 @@ class Connection(asyncio.BufferedProtocol):
             self._gather(handshake.encode_pong(pong))
 
     def _greet(self, frame: Frame) -> None:
+        """One step of the greeting; the last one opens the connection."""
         if frame.type == FrameType.GOODBYE:
             self._dismissed(handshake.decode_goodbye(frame))
-            return
-        if self.calling:
-            welcome = handshake.decode_welcome(frame)
-            if not handshake.VERSION_MIN <= welcome.version <= handshake.VERSION_MAX:
-                raise VersionMismatch(f"{welcome.name} wants version {welcome.version}")
-            self.version, self.name, self.frame_bytes_max = welcome
+        elif self.calling:
+            self._welcomed(handshake.decode_welcome(frame, self.own.role))
+        elif self.hello is None:
+            self._called(handshake.decode_hello(frame))
         else:
-            self.hello = hello = handshake.decode_hello(frame)
-            self.version, self.name = handshake.choose_version(hello), hello.name
-            self.frame_bytes_max = hello.frame_bytes_max
+            self._proven(self.hello, handshake.decode_proof(frame))
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        if not handshake.VERSION_MIN <= welcome.version <= handshake.VERSION_MAX:
+            raise VersionMismatch(f"{welcome.name} wants version {welcome.version}")
+        if self.own.role is Role.NODE:
+            key, about = self._key, self._about(self.own, welcome)
+            if key is None or not key.proves(welcome.proof, CALLED, *about):
+                raise NotPermitted(f"{welcome.name} does not have this node's cluster key")
+            self._gather(handshake.encode_proof(key.proof(CALLING, *about)))
+        self._open(welcome.version, welcome.name, welcome.frame_bytes_max)
+
+    def _called(self, hello: Hello) -> None:
+        self.hello = hello
+        own = Welcome(
+            handshake.choose_version(hello), self.own.name, self.limits.frame_bytes_max
+        )  # fmt: skip
+        if hello.role is Role.CLIENT:
+            self._open(own.version, hello.name, hello.frame_bytes_max)
+            if self.state is State.OPEN:
+                self._welcome(own)
+            return
+        if self._key is None:
+            raise NotPermitted(f"{self.own.name} has no key of a cluster")
+        own = own._replace(nonce=self._nonce)
+        proof = self._key.proof(CALLED, *self._about(hello, own))
+        self._welcome(own._replace(proof=proof))
+        # What follows the proof may be long, and come with it.
+        self._inlet.may_reserve = _never
+        self._inlet.accept(self.limits.frame_bytes_max)
+
+    def _proven(self, hello: Hello, proof: bytes) -> None:
+        own = Welcome(0, self.own.name, 0, self._nonce)
+        if self._key is None or not self._key.proves(proof, CALLING, *self._about(hello, own)):
+            raise NotPermitted(f"{hello.name} does not have {self.own.name}'s cluster key")
+        self._inlet.may_reserve = bool
+        self._open(handshake.choose_version(hello), hello.name, hello.frame_bytes_max)
+
+    def _about(self, hello: Hello, welcome: Welcome) -> tuple[bytes, bytes, bytes, bytes]:
+        """What both sides prove is about this connection alone."""
+        return hello.name.encode(), welcome.name.encode(), hello.nonce, welcome.nonce
+
+    def _welcome(self, own: Welcome) -> None:
+        """Goes before all that was gathered when the connection opened."""
+        self._gathered[:0] = welcomed = handshake.encode_welcome(own)
+        size = sum(map(len, welcomed))
+        self._gathered_bytes += size
+        self._said_bytes += size
+        self._flush()
+
+    def _open(self, version: int, name: str, frame_bytes_max: int) -> None:
+        self.version, self.name, self.frame_bytes_max = version, name, frame_bytes_max
         self.state = State.OPEN
         self._receiver.opened(self)
         if self.state is not State.OPEN:
             return
-        if not self.calling:
-            own = Welcome(self.version, self.own.name, self.limits.frame_bytes_max)
-            self._gathered[:0] = welcomed = handshake.encode_welcome(own)
-            size = sum(map(len, welcomed))
-            self._gathered_bytes += size
-            self._said_bytes += size
-            self._flush()
         self._inlet.accept(self.limits.frame_bytes_max)
         self._watch()
         if not self.greeted.done():
@@ -360,6 +429,8 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=self._half_bytes, low=self._half_bytes // 2)
         self.state = State.GREETING
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self.peer = f"{host}:{port}"
         self._timer = self.loop.call_later(self.limits.greeting_ms / 1000, self._greeting_is_late)
         if self.calling:
             self._gather(handshake.encode_hello(self.own))
@@ -445,6 +516,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._quiet_ms or self._reading_paused:
             self.ping()
         self._timer = self.loop.call_later(interval_ms / 1000, self._watch)
+
+
+def _never(size: int) -> bool:
+    """Whether room may be reserved for somebody who has proven nothing yet."""
+    return False
 
 
 def _retrieved(greeted: asyncio.Future[None]) -> None:

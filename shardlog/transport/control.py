@@ -18,6 +18,7 @@ import grpc
 from crc32c import crc32c
 
 from shardlog.protocol.messages import Envelope
+from shardlog.transport.cluster_key import ClusterKey
 from shardlog.transport.control_calls import (
     CALLS,
     FETCH,
@@ -71,6 +72,10 @@ AnswerAtOnce = Callable[[Envelope], Envelope | None]
 TellNews = Callable[[NewsRequest], NodeNews]
 """What has changed on the node.  A `TransportFailure` reaches the caller."""
 
+KEY_METADATA = "shardlog-key"
+"""Of each call: a proof of the cluster's key, for the node that it goes to."""
+HEALTH_PATH = "/grpc.health.v1.Health/"
+
 
 @dataclass(frozen=True, slots=True)
 class ControlLimits:
@@ -121,7 +126,8 @@ class ControlTls:
 class ControlServer:
     """Answers calls with `handle`, and serves health and reflection beside.
 
-    Without `answer_at_once` and `tell_news` there are no calls for many shards at once.
+    A call needs a proof that the caller has the `key`, made for this node's `name`; health needs
+    none.  Without `answer_at_once` and `tell_news` there are no calls for many shards at once.
     """
 
     def __init__(
@@ -132,6 +138,9 @@ class ControlServer:
         tls: ControlTls | None = None,
         answer_at_once: AnswerAtOnce | None = None,
         tell_news: TellNews | None = None,
+        *,
+        key: ClusterKey,
+        name: str,
     ) -> None:
         self._handle = handle
         self._fetch_snapshot = fetch_snapshot
@@ -143,7 +152,9 @@ class ControlServer:
         if tell_news is not None:
             calls[NEWS] = _news(tell_news)
         credentials = tls.of_node() if tls is not None else None
-        self._listener = GrpcListener(SERVICE, calls, limits.options(), credentials)
+        self._listener = GrpcListener(
+            SERVICE, calls, limits.options(), credentials, interceptors=[_KeyChecker(key, name)]
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port, which the system chooses if it is 0."""
@@ -179,6 +190,27 @@ class ControlServer:
         except TransportFailure as failure:
             await context.abort(_status_of(failure), str(failure))
         yield encode_chunk(Chunk(position, b"", 0, True))
+
+
+class _KeyChecker(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Ends every call without a valid proof before its message is read."""
+
+    def __init__(self, key: ClusterKey, name: str) -> None:
+        self._key = key
+        self._name = name
+        self._refused = grpc.stream_stream_rpc_method_handler(self._refuse)
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        if details.method.startswith(HEALTH_PATH):
+            return await continuation(details)
+        proofs = [value for name, value in details.invocation_metadata if name == KEY_METADATA]
+        if len(proofs) == 1 and self._key.proves_call(str(proofs[0]), self._name):
+            return await continuation(details)
+        return self._refused
+
+    async def _refuse(self, requests: Any, context: Any) -> None:
+        told = f"this is {self._name}, and the call has no proof of its cluster key"
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, told)
 
 
 def _status_of_many(answer: AnswerAtOnce) -> Any:
@@ -217,8 +249,9 @@ async def _understood(decode: Callable[[bytes], T], data: bytes, context: Any) -
 class ControlClient:
     """Calls nodes; keeps one channel for each address, which reconnects by itself."""
 
-    def __init__(self, limits: ControlLimits, tls: ControlTls | None = None) -> None:
+    def __init__(self, limits: ControlLimits, tls: ControlTls | None, key: ClusterKey) -> None:
         self._limits = limits
+        self._key = key
         self._tls = tls
         self._channels: dict[str, Any] = {}
 
@@ -248,37 +281,48 @@ class ControlClient:
         if call is None:
             raise TypeError(f"{type(envelope.message).__name__} is no call of the control plane")
         asked = call.encode(envelope, addresses)
-        return decode_answer(await self._invoke(address, call.path, asked, timeout_ms))
+        data = await self._invoke(address, envelope.dst, call.path, asked, timeout_ms)
+        return decode_answer(data)
 
     async def status_of_many(
         self, address: str, envelopes: Sequence[Envelope], timeout_ms: int
     ) -> list[Envelope | None]:
-        """One answer for each `StatusRequest`; None where the node has none."""
+        """One answer for each `StatusRequest` to the node; None where it has none."""
+        node = envelopes[0].dst if envelopes else ""
         asked = encode_status_of_many(envelopes)
         path = path_of(STATUS_OF_MANY)
-        answers = decode_answers(await self._invoke(address, path, asked, timeout_ms))
+        answers = decode_answers(await self._invoke(address, node, path, asked, timeout_ms))
         if len(answers) != len(envelopes):
             raise MalformedMessage(f"{len(answers)} answers to {len(envelopes)} questions")
         return answers
 
     async def news(self, address: str, asked: NewsRequest, timeout_ms: int) -> NodeNews:
-        data = await self._invoke(address, path_of(NEWS), encode_news_request(asked), timeout_ms)
-        return decode_news(data)
+        data = encode_news_request(asked)
+        return decode_news(
+            await self._invoke(address, asked.node, path_of(NEWS), data, timeout_ms)
+        )  # fmt: skip
 
-    async def _invoke(self, address: str, path: str, asked: bytes, timeout_ms: int) -> bytes:
+    async def _invoke(
+        self, address: str, node: str, path: str, asked: bytes, timeout_ms: int
+    ) -> bytes:
         invoke = self._channel(address).unary_unary(path)
+        proof = self._proof(node)
         try:
-            data: bytes = await invoke(asked, timeout=timeout_ms / 1000)
+            data: bytes = await invoke(asked, timeout=timeout_ms / 1000, metadata=proof)
         except grpc.RpcError as failure:
             raise _translated(failure, address) from failure
         return data
+
+    def _proof(self, node: str) -> tuple[tuple[str, str], ...]:
+        return ((KEY_METADATA, self._key.call_proof(node)),)
 
     async def fetch_snapshot(
         self, address: str, envelope: Envelope, timeout_ms: int
     ) -> AsyncIterator[bytes]:
         """The pieces of a snapshot, each verified, and all of them: a cut stream raises."""
         invoke = self._channel(address).unary_stream(FETCH.path)
-        call = invoke(FETCH.encode(envelope, {}), timeout=timeout_ms / 1000)
+        proof = self._proof(envelope.dst)
+        call = invoke(FETCH.encode(envelope, {}), timeout=timeout_ms / 1000, metadata=proof)
         position = 0
         try:
             async for data in call:

@@ -12,6 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 
+from shardlog.transport.cluster_key import ClusterKey
 from shardlog.transport.connection import (
     Connection,
     ConnectionLimits,
@@ -44,11 +45,15 @@ async def connect(
     timeout_ms: int,
     tls: ssl.SSLContext | None = None,
     tls_name: str | None = None,
+    key: ClusterKey | None = None,
 ) -> Connection:
-    """A connection that has been greeted.  `tls_name` is whom the certificate must name."""
+    """A connection that has been greeted.  `tls_name` is whom the certificate must name.
+
+    A node needs the `key` of its cluster, and reaches nobody who does not have it.
+    """
     loop = asyncio.get_running_loop()
     own = Hello(role, name, limits.frame_bytes_max)
-    connection = Connection(own, receiver, limits, wall_ns, calling=True)
+    connection = Connection(own, receiver, limits, wall_ns, calling=True, key=key)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             await loop.create_connection(
@@ -84,6 +89,8 @@ class Listener:
         self.connections_max = connections_max
         # Connections that ended before they were greeted.
         self.refused = 0
+        # Who was the last of them, and why, for people.
+        self.refused_last = ""
         self.closing = False
         self._handshake_s = handshake_ms / 1000
         self._sockets: list[socket.socket] = []
@@ -185,8 +192,10 @@ class _Accepted(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.listener.connections.discard(self)
-        self.listener.refused += not self.version
         super().connection_lost(exc)
+        if not self.version:
+            self.listener.refused += 1
+            self.listener.refused_last = f"{self.peer}: {self.failure}"
 
 
 async def listen(
@@ -199,13 +208,17 @@ async def listen(
     wall_ns: WallClock,
     connections_max: int = 10_000,
     tls: ssl.SSLContext | None = None,
+    key: ClusterKey | None = None,
 ) -> Listener:
-    """Accept connections as the node `name`; each gets a receiver of its own."""
+    """Accept connections as the node `name`; each gets a receiver of its own.
+
+    Without the `key` of a cluster only clients are accepted.
+    """
     listener = Listener(connections_max, limits.greeting_ms)
     own = Hello(Role.NODE, name, limits.frame_bytes_max)
 
     def accept() -> Connection:
-        connection = _Accepted(own, receiver(), limits, wall_ns, calling=False)
+        connection = _Accepted(own, receiver(), limits, wall_ns, calling=False, key=key)
         connection.listener = listener
         return connection
 

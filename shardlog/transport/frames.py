@@ -49,6 +49,7 @@ class FrameType(IntEnum):
     ATTACHED = 7
     MESSAGE = 8
     REFUSED = 9
+    PROOF = 10
     REGISTER = 16
     REGISTERED = 17
     APPEND = 18
@@ -86,6 +87,7 @@ FIXED: dict[FrameType, struct.Struct] = {
     FrameType.ATTACHED: struct.Struct("<Q"),
     FrameType.MESSAGE: struct.Struct("<"),
     FrameType.REFUSED: struct.Struct("<QQHHIQQQ"),
+    FrameType.PROOF: struct.Struct("<32s"),
     FrameType.REGISTER: struct.Struct("<Q"),
     FrameType.REGISTERED: struct.Struct("<QQ"),
     FrameType.APPEND: struct.Struct("<QQQII"),

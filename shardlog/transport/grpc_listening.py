@@ -22,12 +22,14 @@ class GrpcListener:
         options: Sequence[tuple[str, int]],
         credentials: Any = None,
         calls_max: int | None = None,
+        interceptors: Sequence[Any] = (),
     ) -> None:
         self._service = service
         self._calls = calls
         self._options = options
         self._credentials = credentials
         self._calls_max = calls_max
+        self._interceptors = interceptors
         self._health = health.aio.HealthServicer()
         self._grpc: Any = None
 
@@ -35,7 +37,9 @@ class GrpcListener:
         """Returns the port, which the system chooses if it is 0."""
         service, address = self._service, f"{host}:{port}"
         self._grpc = made = grpc.aio.server(
-            options=self._options, maximum_concurrent_rpcs=self._calls_max
+            options=self._options,
+            maximum_concurrent_rpcs=self._calls_max,
+            interceptors=self._interceptors,
         )
         handler = grpc.method_handlers_generic_handler(service, self._calls)
         made.add_generic_rpc_handlers((handler,))

@@ -5,6 +5,9 @@ with the one to use, or with GOODBYE.  A connection attaches to a shard by bindi
 client as nobody in particular, a node as one replica that means another (source, destination and
 incarnations, as in an `Envelope`).  Only the side that opened the connection attaches; answers
 come back on the same channel, and attaching a bound channel again replaces what it was bound to.
+
+Between nodes both sides prove that they have the key of the cluster: HELLO brings a nonce, WELCOME
+one of the other side with its proof over both names and both nonces, and PROOF is the caller's.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from shardlog.transport.cluster_key import PROOF_BYTES
 from shardlog.transport.failures import (
     ConnectionRefused,
     MalformedFrame,
@@ -27,6 +31,7 @@ MAGIC = b"SHDL"
 VERSION_MIN = 1
 VERSION_MAX = 1
 NAME_BYTES_MAX = 255
+NONCE_BYTES = 32
 
 
 class Role(IntEnum):
@@ -50,19 +55,24 @@ class Reason(IntEnum):
 
 
 class Hello(NamedTuple):
-    """`frame_bytes_max` is the longest payload that the sender accepts."""
+    """`frame_bytes_max` is the longest payload that the sender accepts; a client has no nonce."""
 
     role: Role
     name: str
     frame_bytes_max: int
     version_min: int = VERSION_MIN
     version_max: int = VERSION_MAX
+    nonce: bytes = b""
 
 
 class Welcome(NamedTuple):
+    """To a client there is neither nonce nor proof."""
+
     version: int
     name: str
     frame_bytes_max: int
+    nonce: bytes = b""
+    proof: bytes = b""
 
 
 class Goodbye(NamedTuple):
@@ -145,7 +155,7 @@ def encode_hello(hello: Hello) -> list[Buffer]:
     fixed = FIXED[FrameType.HELLO].pack(
         MAGIC, hello.version_min, hello.version_max, hello.role, 0, hello.frame_bytes_max
     )
-    return encode(FrameType.HELLO, 0, fixed + _name_bytes(hello.name))
+    return encode(FrameType.HELLO, 0, fixed + hello.nonce + _name_bytes(hello.name))
 
 
 def decode_hello(frame: Frame) -> Hello:
@@ -154,17 +164,41 @@ def decode_hello(frame: Frame) -> Hello:
         raise MalformedFrame("HELLO does not speak of Shardlog")
     if role not in (Role.CLIENT, Role.NODE):
         raise MalformedFrame(f"no role has number {role}")
-    return Hello(Role(role), _name_of(rest), longest, low, high)
+    nonce = _leading(rest, NONCE_BYTES if role == Role.NODE else 0)
+    return Hello(Role(role), _name_of(rest[len(nonce) :]), longest, low, high, nonce)
 
 
 def encode_welcome(welcome: Welcome) -> list[Buffer]:
     fixed = FIXED[FrameType.WELCOME].pack(welcome.version, 0, 0, welcome.frame_bytes_max)
-    return encode(FrameType.WELCOME, 0, fixed + _name_bytes(welcome.name))
+    proven = welcome.nonce + welcome.proof
+    return encode(FrameType.WELCOME, 0, fixed + proven + _name_bytes(welcome.name))
 
 
-def decode_welcome(frame: Frame) -> Welcome:
+def decode_welcome(frame: Frame, role: Role) -> Welcome:
+    """As it answers a HELLO of that role."""
     (version, _, _, longest), rest = _fields(frame, FrameType.WELCOME)
-    return Welcome(version, _name_of(rest), longest)
+    proven = _leading(rest, NONCE_BYTES + PROOF_BYTES if role is Role.NODE else 0)
+    name = _name_of(rest[len(proven) :])
+    return Welcome(version, name, longest, proven[:NONCE_BYTES], proven[NONCE_BYTES:])
+
+
+def encode_proof(proof: bytes) -> list[Buffer]:
+    return encode(FrameType.PROOF, 0, FIXED[FrameType.PROOF].pack(proof))
+
+
+def decode_proof(frame: Frame) -> bytes:
+    """`NotPermitted` if it is none: a node says nothing before it."""
+    if frame.type != FrameType.PROOF:
+        raise NotPermitted("a node has to prove that it has the key of this cluster")
+    proof: bytes = _fields(frame, FrameType.PROOF)[0][0]
+    return proof
+
+
+def _leading(data: memoryview, size: int) -> bytes:
+    """What only nodes say."""
+    if len(data) < size:
+        raise NotPermitted("a node has to prove that it has the key of this cluster")
+    return bytes(data[:size])
 
 
 def encode_goodbye(goodbye: Goodbye) -> list[Buffer]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import uvloop
 from aiohttp import web
+from cluster_keys import KEY
 from node.cluster import IN_THREADS, PLAN, now_ms
 from node.planes import PlaneCluster
 
@@ -70,7 +71,7 @@ class ClientCluster(PlaneCluster):
 
     async def begin(self, name: str) -> NodeHost:
         plane = DataPlane(
-            name, self.plane_limits, time.time_ns, tls=self.tls, link_tls=self.link_tls
+            name, self.plane_limits, time.time_ns, KEY, tls=self.tls, link_tls=self.link_tls
         )
         self.planes[name] = plane
         volume = Volume(RealFiles(), str(self.directory / name), name, PLAN, IN_THREADS)

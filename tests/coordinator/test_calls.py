@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from cluster_keys import KEY, OTHER_KEY
 
 from coordinator.nodes import SHARD, Cluster, now_ms
 from shardlog.coordinator.calls import NodeControl, is_refused, nodes_of
@@ -19,7 +20,7 @@ from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
 from shardlog.transport.control import ControlClient, ControlLimits, ControlServer
 from shardlog.transport.control_calls import Addresses
-from shardlog.transport.failures import DeadlineExceeded, Unreachable
+from shardlog.transport.failures import DeadlineExceeded, NotPermitted, Unreachable
 
 LIMITS = ControlLimits()
 HISTORY = (Span(1, 0),)
@@ -38,7 +39,7 @@ class Served:
         self.cluster = cluster
         self.name = name
         self.told: list[tuple[Message, Addresses]] = []
-        self.server = ControlServer(self.handle, self.fetch_snapshot, LIMITS)
+        self.server = ControlServer(self.handle, self.fetch_snapshot, LIMITS, key=KEY, name=name)
         self.address = ""
 
     async def start(self) -> None:
@@ -65,7 +66,7 @@ class Served:
 async def served(cluster: Cluster) -> AsyncIterator[tuple[NodeControl, dict[str, Served]]]:
     """A control for the cluster's nodes, and the servers that it calls."""
     nodes = {name: Served(cluster, name) for name in cluster.nodes}
-    client = ControlClient(LIMITS)
+    client = ControlClient(LIMITS, None, KEY)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.close)
         for node in nodes.values():
@@ -182,7 +183,7 @@ def test_who_does_not_answer_may_still_listen():
 
         listener = await asyncio.start_server(ignore, "127.0.0.1", 0)
         address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        client = ControlClient(LIMITS)
+        client = ControlClient(LIMITS, None, KEY)
         control = NodeControl(client, lambda _: address, DATA.get)
         with pytest.raises(Unanswered) as failed:
             await control.call(ask("a", messages.Create()), 1000)
@@ -199,7 +200,7 @@ def test_who_does_not_answer_may_still_listen():
 
 def test_a_node_whose_address_nobody_knows():
     async def story() -> None:
-        client = ControlClient(LIMITS)
+        client = ControlClient(LIMITS, None, KEY)
         control = NodeControl(client, lambda _: None, DATA.get)
         with pytest.raises(Unanswered, match="nobody knows where a is"):
             await control.call(ask("a", messages.Create()), 5000)
@@ -213,5 +214,29 @@ def test_nothing_to_tell_is_an_answer():
         cluster = Cluster("a")
         async with served(cluster) as (control, _):
             assert await control.call(ask("a", messages.Trim(1, 1)), 5000) is None
+
+    asyncio.run(story())
+
+
+def test_S02_that_a_node_refuses_a_coordinators_key_is_told_once():
+    async def story() -> None:
+        cluster = Cluster("a b c")
+        node = Served(cluster, "a")
+        await node.start()
+        client = ControlClient(LIMITS, None, OTHER_KEY)
+        told: list[tuple[str, str]] = []
+        control = NodeControl(
+            client, lambda _: node.address, DATA.get, lambda *what: told.append(what)
+        )
+        for message in (messages.Create(), messages.Destroy(), messages.StatusRequest(1)):
+            with pytest.raises(Unanswered):
+                await control.call(Envelope("orders", "op", 0, "a", 1, message), 5000)
+        ((name, why),) = told
+        assert name == "a"
+        assert "this is a, and the call has no proof of its cluster key" in why
+        assert isinstance(control.failures["a"], NotPermitted)
+        assert not node.told
+        await client.close()
+        await node.server.stop(0)
 
     asyncio.run(story())

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from cluster_keys import KEY
 
 from shardlog.coordinator.calls import GATHERED_MAX, NodeControl
 from shardlog.coordinator.driver import CannotLook, NotListening, Unanswered
@@ -36,7 +37,7 @@ class Node:
         self.rounds: list[int] = []
         self.looks: list[NewsRequest] = []
         new = (None, None) if old else (self.answer, self.tell)
-        self.server = ControlServer(self.handle, self.fetch, LIMITS, None, *new)
+        self.server = ControlServer(self.handle, self.fetch, LIMITS, None, *new, key=KEY, name=name)
         self.address = ""
 
     async def start(self) -> None:
@@ -78,7 +79,7 @@ class CountingClient(ControlClient):
     """A client that remembers how many questions it sent at once."""
 
     def __init__(self) -> None:
-        super().__init__(LIMITS)
+        super().__init__(LIMITS, None, KEY)
         self.rounds: list[int] = []
 
     async def status_of_many(self, address, envelopes, timeout_ms):
@@ -240,7 +241,7 @@ def test_news_are_asked_for_since_the_latest():
             await control.look("a", first.life, first.number, 30_000)
             assert node.looks == [NewsRequest("a", 0, 0), NewsRequest("a", 7, 1)]
             where = {"a": other.address}
-            client = ControlClient(LIMITS)
+            client = ControlClient(LIMITS, None, KEY)
             misled = NodeControl(client, where.get, lambda _: None)
             with pytest.raises(Unanswered, match="this is b"):
                 await misled.look("a", 0, 0, 30_000)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from cluster_keys import key_file
 
 from faults.network import Network
 from faults.nursery import Nursery
@@ -141,6 +142,7 @@ class FaultCluster:
         )
         for directory in (self.layout.nodes, self.layout.logs):
             directory.mkdir(parents=True, exist_ok=True)
+        key_file(self.layout.directory)
         *nodes, _ = programs(self.layout, self.places)
         for program in nodes:
             process = Process(program, self.layout.log(program.name))
@@ -156,6 +158,7 @@ class FaultCluster:
         layout.directory.mkdir()
         layout.metadata.symlink_to(self.layout.metadata)
         save(layout, cluster)
+        key_file(layout.directory)
         *_, program = programs(layout, cluster)
         process = self.coordinators[name] = Process(program, self.layout.log(name))
         process.nursery = self.nursery

@@ -14,16 +14,25 @@ from contextlib import AsyncExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
+from cluster_keys import KEY
 from faults.cluster import PATIENCE_S, FaultCluster
 from faults.nursery import Nursery
 
 from shardlog.client.blocking import Client, Producer
+from shardlog.transport.cluster_key import CALLING
 from shardlog.transport.failures import MalformedFrame
 from shardlog.transport.frames import FRAME_BYTES_MAX, Buffer, Decoder, Frame, FrameType
-from shardlog.transport.handshake import Hello, Role, encode_hello
+from shardlog.transport.handshake import (
+    Hello,
+    Role,
+    decode_welcome,
+    encode_hello,
+    encode_proof,
+)
 
 SHARD = "orders"
 CHANNEL = 1
+NONCE = bytes(32)
 FILES_MORE_MAX = 4
 """Files and sockets that come and go by themselves: segments, a scrape, the coordinator's calls."""
 MORE_MIB = 48
@@ -61,6 +70,8 @@ class Attacked:
             while not (frames := understood(welcome)):
                 welcome += made.recv(1)
             assert [frame.type for frame in frames] == [FrameType.WELCOME]
+            if role is Role.NODE:
+                made.sendall(proof(frames[0]))
             yield made
 
     def told(self, plane: str, data: bytes, role: Role | None = None) -> bytes:
@@ -135,7 +146,15 @@ def joined(*frames: list[Buffer]) -> bytes:
 
 
 def greeting(role: Role = Role.CLIENT) -> bytes:
-    return joined(encode_hello(Hello(role, "fuzz", FRAME_BYTES_MAX)))
+    nonce = NONCE if role is Role.NODE else b""
+    return joined(encode_hello(Hello(role, "fuzz", FRAME_BYTES_MAX, nonce=nonce)))
+
+
+def proof(welcome: Frame) -> bytes:
+    """That this is a node of the cluster."""
+    told = decode_welcome(welcome, Role.NODE)
+    about = (b"fuzz", told.name.encode(), NONCE, told.nonce)
+    return joined(encode_proof(KEY.proof(CALLING, *about)))
 
 
 def understood(answer: bytes) -> list[Frame]:

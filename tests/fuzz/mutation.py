@@ -49,7 +49,7 @@ NOBODYS = 1 << 60
 
 ATTACH = {
     Role.CLIENT: encode_attach(CHANNEL, Attach(SHARD)),
-    Role.NODE: encode_attach(CHANNEL, Attach(SHARD, "node-9", NOBODYS, "node-1", NOBODYS)),
+    Role.NODE: encode_attach(CHANNEL, Attach(SHARD, "fuzz", NOBODYS, "node-1", NOBODYS)),
 }
 FRAMES: list[list[Buffer]] = [
     encode_ping(1),

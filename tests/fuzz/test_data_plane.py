@@ -37,9 +37,9 @@ def test_random_bytes(node: Attacked, data: bytes):
 
 
 @FIXED
-@given(st.binary(max_size=4096))
-def test_random_bytes_after_a_greeting(node: Attacked, data: bytes):
-    understood(node.told("data", data, Role.CLIENT))
+@given(st.binary(max_size=4096), st.sampled_from(Role))
+def test_random_bytes_after_a_greeting(node: Attacked, data: bytes, role: Role):
+    understood(node.told("data", data, role))
     node.serves()
 
 

@@ -6,14 +6,18 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
+from cluster_keys import KEY
 from faults.cluster import PATIENCE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.attacked import Attacked
 from fuzz.test_data_plane import FIXED, HALF_OPEN
+from shardlog.transport.control import KEY_METADATA
 from shardlog.transport.control_calls import CALLS, FETCH
 
+PROOF = ((KEY_METADATA, KEY.call_proof("node-1")),)
+"""Else no call would get any further."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = bytes.fromhex("000000040000000000")
 ENDED_WITH_ERROR = frozenset(
@@ -41,7 +45,7 @@ def test_calls_that_are_no_calls(node: Attacked, path: str, data: bytes):
     with grpc.insecure_channel(node.addresses["control"]) as channel:
         invoke = channel.unary_unary(path)
         with pytest.raises(grpc.RpcError) as caught:
-            invoke(data, timeout=PATIENCE_S)
+            invoke(data, timeout=PATIENCE_S, metadata=PROOF)
     assert caught.value.code() in ENDED_WITH_ERROR, caught.value
     node.serves()
 
@@ -50,14 +54,16 @@ def test_unknown_calls_too_long_ones_and_streams(node: Attacked):
     with grpc.insecure_channel(node.addresses["control"]) as channel:
         for path in ("/shardlog.v1.Control/Explode", "/nobody/Nothing"):
             with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(path)(b"", timeout=PATIENCE_S)
+                channel.unary_unary(path)(b"", timeout=PATIENCE_S, metadata=PROOF)
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         path = next(iter(CALLS.values())).path
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(path)(bytes(64 << 20), timeout=PATIENCE_S)
+            channel.unary_unary(path)(bytes(64 << 20), timeout=PATIENCE_S, metadata=PROOF)
         assert caught.value.code() in ENDED_WITH_ERROR
         with pytest.raises(grpc.RpcError) as caught:
-            list(channel.unary_stream(FETCH.path)(b"\xff" * 100, timeout=PATIENCE_S))
+            list(
+                channel.unary_stream(FETCH.path)(b"\xff" * 100, timeout=PATIENCE_S, metadata=PROOF)
+            )
         assert caught.value.code() in ENDED_WITH_ERROR
     node.serves()
 

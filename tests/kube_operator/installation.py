@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from cluster_keys import key_file
 
 from kube_operator.emulator import Api
 from shardlog.metadata.memory import Memory
@@ -72,6 +73,7 @@ class Installation:
     async def start_node(self, name: str, pod: bool = True) -> None:
         settings = NodeSettings(
             name=name, directory=str(self.directory / name), plain=True,
+            cluster_key_file=key_file(self.directory),
             data_port=0, control_port=0, http_port=0, scrub_core_percent=0,
         )  # fmt: skip
         node = NodeProcess(settings)
@@ -107,6 +109,7 @@ class Installation:
     ) -> OperatorProcess:
         told: Json = {
             "namespace": self.api.namespace, "name": name, "metadata": "unused", "plain": True,
+            "cluster_key_file": key_file(self.directory),
             "http_port": 0, "node_grace_s": 1.0, "positions_s": 1.0,
         }  # fmt: skip
         settings = OperatorSettings(**(told | changes))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import yaml
+from cluster_keys import key_file
 
 from kube_operator.emulator import Api
 from kube_operator.installation import Installation, shard_body
@@ -40,7 +41,8 @@ async def started(directory: Path, *arguments: str) -> asyncio.subprocess.Proces
     environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shardlog_operator.main", "--namespace", "logs", "--plain",
-        "--http-port", "0", "--log-format", "json", *arguments,
+        "--cluster-key-file", key_file(directory), "--http-port", "0",
+        "--log-format", "json", *arguments,
         env=environment, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 

@@ -13,7 +13,9 @@ from shardlog_operator.main import run
 from shardlog_operator.process import open_store
 from shardlog_operator.settings import PROGRAM, OperatorSettings, labels_of, load
 
-LEAST = ["--namespace", "logs", "--plain", "--etcd-endpoints", "etcd:2379"]
+LEAST = [
+    "--cluster-key-file", "k", "--namespace", "logs", "--plain", "--etcd-endpoints", "etcd:2379",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +35,14 @@ def test_by_the_environment(monkeypatch):
     monkeypatch.setenv("SHARDLOG_OPERATOR_NAMESPACE", "other")
     monkeypatch.setenv("SHARDLOG_OPERATOR_ETCD_PREFIX", "/a/")
     monkeypatch.setenv("SHARDLOG_OPERATOR_SERVICE_HOST", "10.0.0.1")
-    assert load(LEAST[2:]).namespace == "other"
-    assert load(LEAST[2:]).prefix == "/a/"
+    assert load([*LEAST[:2], *LEAST[4:]]).namespace == "other"
+    assert load([*LEAST[:2], *LEAST[4:]]).prefix == "/a/"
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (LEAST[:3], "etcd_endpoints or metadata is needed"),
+        (LEAST[:5], "etcd_endpoints or metadata is needed"),
         ([*LEAST, "--metadata", "x"], "and not both"),
         (["--namespace", "n", "--etcd-endpoints", "e"], "or plain, for no TLS"),
         ([*LEAST, "--tls-key", "k"], "plain: set together"),
@@ -52,6 +54,7 @@ def test_by_the_environment(monkeypatch):
         ([*LEAST, "--node-grace-s", "0"], "node_grace_s"),
         ([*LEAST, "--no-such", "0"], "--no-such"),
         (["--plain", "--etcd-endpoints", "e"], "namespace: needed"),
+        (LEAST[2:], "cluster_key_file is needed; make one with: head -c 32 /dev/urandom"),
     ],
 )
 def test_refused(arguments: list[str], told: str):

@@ -51,6 +51,20 @@ def test_two_ups_at_once_make_one_cluster(shared: LocalCluster):
     assert log.count("node-1 started") == log.count("coordinator started") == 1
 
 
+def test_S22_nobody_else_looks_into_a_cluster(shared: LocalCluster):
+    """Nor into one that was made before there was a key: the next `up` sees to it."""
+    layout = shared.layout
+    shared.run("local up --nodes 1")
+    key = layout.cluster_key.read_bytes()
+    shared.run("local down")
+    layout.directory.chmod(0o755)
+    layout.cluster_key.unlink()
+    shared.run("local up --nodes 1")
+    assert layout.directory.stat().st_mode & 0o777 == 0o700
+    assert layout.cluster_key.stat().st_mode & 0o777 == 0o600
+    assert layout.cluster_key.read_bytes() != key
+
+
 def test_in_the_foreground_it_stays_until_it_is_interrupted(shared: LocalCluster):
     staying = begin(shared, "up", "--nodes", "1", "--foreground")
     assert staying.stdout is not None

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from cluster_keys import KEY
+
 from node.cluster import IN_THREADS, PLAN, Cluster, now_ms
 from shardlog.coordinator.driver import Unanswered
 from shardlog.protocol.messages import Envelope, Message
@@ -47,7 +49,7 @@ class PlaneCluster(Cluster):
                 await plane.stop()
 
     async def begin(self, name: str) -> NodeHost:
-        plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns)
+        plane = self.planes[name] = DataPlane(name, self.plane_limits, time.time_ns, KEY)
         volume = Volume(RealFiles(), str(self.directory / name), name, PLAN, IN_THREADS)
         node = NodeHost(
             name,

@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +18,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from cluster_keys import KEY, key_file
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.bodies import body_of
@@ -39,15 +41,20 @@ COMMAND = (sys.executable, "-m", "shardlog_node.main")
 ANY_PORT = ("--data-port", "0", "--control-port", "0", "--http-port", "0")
 
 
+_KEY_DIRECTORY = tempfile.TemporaryDirectory(prefix="shardlog-key-")
+
+
 def clean_environment() -> dict[str, str]:
-    return {name: it for name, it in os.environ.items() if not name.startswith("SHARDLOG_NODE_")}
+    """No settings of a node but the key of its cluster."""
+    ours = {name: it for name, it in os.environ.items() if not name.startswith("SHARDLOG_NODE_")}
+    return {**ours, "SHARDLOG_NODE_CLUSTER_KEY_FILE": key_file(Path(_KEY_DIRECTORY.name))}
 
 
-def refused(*arguments: str) -> tuple[int, str]:
+def refused(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
     """Exit status and standard error of a node that does not come up."""
     ended = subprocess.run(
         (*COMMAND, *arguments),
-        env=clean_environment(),
+        env=environment or clean_environment(),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -159,7 +166,7 @@ class Cluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        client = ControlClient(ControlLimits(), self.tls)
+        client = ControlClient(ControlLimits(), self.tls, KEY)
         try:
             for name in self.names:
                 await asyncio.to_thread(self.start, name)

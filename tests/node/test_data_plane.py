@@ -48,7 +48,7 @@ from shardlog.transport.frames import (
     encode_read,
 )
 from shardlog_node import data_plane
-from shardlog_node.clients import APPEND_COST_BYTES
+from shardlog_node.clients import REQUEST_COST_BYTES
 from shardlog_node.data_plane import PlaneLimits
 from shardlog_node.host import NodeHost
 
@@ -244,7 +244,7 @@ def test_S13_S20_what_is_no_batch_is_refused_and_moves_nothing(tmp_path: Path):
 
 @pytest.mark.parametrize("size", [1000, 32])
 def test_bytes_under_way_in_the_node_are_bounded(tmp_path: Path, size: int):
-    most = 5 * (size + APPEND_COST_BYTES)
+    most = 5 * (size + REQUEST_COST_BYTES)
 
     @story(tmp_path, limits=PlaneLimits(inflight_bytes_max=most))
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:

@@ -37,7 +37,11 @@ class Watched:
         self.syncing_ms = 0
         self.refused = 0
         self.watch = Watch(
-            host, self.clock, lambda: self.syncing_ms, lambda: self.refused, logger_of("node")
+            host,
+            self.clock,
+            lambda: self.syncing_ms,
+            lambda: (self.refused, "1.2.3.4:5: why"),
+            logger_of("node"),
         )
 
     def look(self, times: int = 1) -> None:
@@ -181,6 +185,9 @@ def test_clocks_that_disagree(tmp_path: Path, events: Events):
             for ahead_ns in (10**12, 0):
                 now_ns = time.monotonic_ns()
                 watched.clock.sample("b", now_ns, now_ns, time.time_ns() + ahead_ns)
+                while (watched.clock.agreed is None) != bool(ahead_ns):
+                    await asyncio.sleep(0.01)
+                    watched.clock.now_ms()  # looks at them once a second
                 watched.look(3)
 
     asyncio.run(story())

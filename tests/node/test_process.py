@@ -7,10 +7,11 @@ import socket
 
 import pytest
 
-from node.shell import ANY_PORT, Cluster, node, refused, until
+from node.shell import ANY_PORT, Cluster, clean_environment, node, refused, until
 from shardlog import __version__
 from shardlog.cli import exit_codes
 from shardlog.process.ends import Exit
+from shardlog.transport.cluster_key import HOW_TO_MAKE_ONE
 
 PLAIN = ("--name", "node-1", "--plain", *ANY_PORT)
 
@@ -54,6 +55,25 @@ def test_settings_that_do_not_fit():
     status, told = refused("--name", "node-1")
     assert status == Exit.USAGE
     assert one_line(told).startswith("directory: needed")
+
+
+def test_S03_a_node_needs_the_key_of_its_cluster(tmp_path):
+    volume = ("--directory", str(tmp_path / "volume"))
+    missing = tmp_path / "none"
+    status, told = refused(*PLAIN, *volume, "--cluster-key-file", str(missing))
+    assert status == Exit.USAGE
+    assert one_line(told) == f"cluster_key_file: {missing}: No such file or directory"
+    bare = {name: it for name, it in clean_environment().items() if "CLUSTER_KEY" not in name}
+    status, told = refused(*PLAIN, *volume, environment=bare)
+    assert status == Exit.USAGE
+    assert one_line(told) == f"cluster_key_file is needed; make one with: {HOW_TO_MAKE_ONE}"
+    path = tmp_path / "cluster.key"
+    path.write_text("x")
+    path.chmod(0o644)
+    status, told = refused(*PLAIN, *volume, "--cluster-key-file", str(path))
+    assert status == Exit.USAGE
+    assert one_line(told).endswith(f"others may use it (mode 0644); chmod 600 {path}")
+    assert not (tmp_path / "volume").exists()
 
 
 def test_a_directory_that_is_a_file(tmp_path):

@@ -6,9 +6,10 @@ import pytest
 from transport.documents import DOCS, table
 
 from shardlog.process.settings import BadSettings, default_of, flag_of
+from shardlog.transport.cluster_key import HOW_TO_MAKE_ONE
 from shardlog_node.settings import PROGRAM, NodeSettings, load
 
-LEAST = ["--name", "node-1", "--directory", "volume", "--plain"]
+LEAST = ["--name", "node-1", "--directory", "volume", "--cluster-key-file", "k", "--plain"]
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,7 @@ def test_flags_before_the_environment_before_the_file(tmp_path, monkeypatch, nam
 
 def test_the_environment_names_the_file(tmp_path, monkeypatch):
     path = tmp_path / "node.toml"
-    path.write_text('name = "node-7"\ndirectory = "here"\nplain = true\n')
+    path.write_text('name = "node-7"\ndirectory = "here"\nplain = true\ncluster_key_file = "k"\n')
     monkeypatch.setenv("SHARDLOG_NODE_CONFIG", str(path))
     assert load([]).name == "node-7"
 
@@ -59,7 +60,7 @@ def test_sizes_as_people_write_them():
 def test_booleans(monkeypatch):
     files = ["--tls-authority", "a", "--tls-certificate", "b", "--tls-key", "c"]
     monkeypatch.setenv("SHARDLOG_NODE_TLS_MUTUAL", "false")
-    least = ["--name", "node-1", "--directory", "volume", *files]
+    least = [*LEAST[:-1], *files]
     assert load(least).tls_mutual is False
     assert load([*least, "--tls-mutual"]).tls_mutual is True
 
@@ -82,6 +83,7 @@ TLS = "--tls-authority", "a", "--tls-certificate", "b", "--tls-key", "c"
         ([*LEAST, *TLS], "plain: set together with tls_authority"),
         ([*LEAST[:-1], *TLS[:4]], "tls_key are needed; or plain, for no TLS"),
         ([*LEAST[:-1]], "tls_key are needed; or plain, for no TLS"),
+        ([*LEAST[:4], "--plain"], f"cluster_key_file is needed; make one with: {HOW_TO_MAKE_ONE}"),
         ([*LEAST, "--config", "missing.toml"], "missing.toml: No such file or directory"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from cluster_keys import KEY
 
 from node.shell import Cluster, append
 from shardlog.checksum import seal_body
@@ -71,7 +72,7 @@ async def leading(directory: Path, records: int, size: int = 10) -> AsyncIterato
         await cluster.create("orders")
         async with cluster.client("a", "orders") as client:
             await append(client, records, size)
-        control = ControlClient(ControlLimits())
+        control = ControlClient(ControlLimits(), None, KEY)
         try:
             yield Caller(cluster, control)
         finally:
@@ -81,7 +82,7 @@ async def leading(directory: Path, records: int, size: int = 10) -> AsyncIterato
 def test_a_call_for_somebody_else_is_rejected(tmp_path):
     async def story():
         async with leading(tmp_path, 1) as caller:
-            with pytest.raises(Rejected, match="this is a, not b"):
+            with pytest.raises(Rejected, match="this is a, and the call"):
                 await caller.call(caller.envelope(StatusRequest(1), node="b"))
 
     asyncio.run(story())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cluster_keys import KEY
 
 from node.shell import Cluster, append
 from shardlog.process.settings import BadSettings
@@ -60,7 +61,7 @@ def flags(files: dict[str, str]) -> tuple[str, ...]:
 
 async def answered(cluster: Cluster, name: str, tls: ControlTls | None) -> bool:
     """Whether a call over the control plane is."""
-    client = ControlClient(ControlLimits(), tls)
+    client = ControlClient(ControlLimits(), tls, KEY)
     try:
         address = cluster.nodes[name].ready["control"]
         answer = await client.call(
@@ -113,7 +114,12 @@ def test_a_node_that_asks_for_no_certificates(tmp_path):
 
 
 def settings(directory: Path, **changed: str | bool) -> NodeSettings:
-    least = {"name": "a", "directory": str(directory), **authority().files(directory)}
+    least = {
+        "name": "a",
+        "directory": str(directory),
+        "cluster_key_file": "k",
+        **authority().files(directory),
+    }
     return NodeSettings.model_validate({**least, **changed})
 
 
@@ -135,7 +141,10 @@ def test_one_sided(tmp_path):
 
 
 def test_plain(tmp_path):
-    assert load_tls(NodeSettings(name="a", directory=str(tmp_path), plain=True)) is None
+    assert (
+        load_tls(NodeSettings(name="a", directory=str(tmp_path), plain=True, cluster_key_file="k"))
+        is None
+    )
 
 
 @pytest.mark.parametrize("part", ["tls_authority", "tls_certificate", "tls_key"])

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cluster_keys import KEY
 from faults.cluster import FaultCluster, until, until_true
 from faults.network import Network
 from faults.nursery import Nursery
@@ -132,7 +133,7 @@ class Transfers(FaultCluster):
         """What it says to a fence in the name of this incarnation: the refusal, if it is one."""
         address = next(place.control for place in self.places.nodes if place.name == node)
         asked = Envelope(SHARD, "a coordinator", 0, node, incarnation, Fence(epoch))
-        caller = ControlClient(ControlLimits())
+        caller = ControlClient(ControlLimits(), None, KEY)
         try:
             answer = await caller.call(address, asked, CALL_MS)
         finally:

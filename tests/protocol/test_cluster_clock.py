@@ -15,6 +15,7 @@ from shardlog.protocol.cluster_clock import (
 
 TOLERANCE = 100
 HOUR = 1_000_000
+SMALL = st.integers(-50, 50)
 
 
 def test_T10_alone_a_node_agrees_with_its_own_clock():
@@ -91,3 +92,19 @@ def test_T10_of_two_samples_the_tighter_is_kept_until_it_has_aged():
 def test_T10_a_clock_that_was_set_is_believed_at_once():
     before, after = Sample(Interval(0, 10), 0), Sample(Interval(HOUR, HOUR + 100), 5)
     assert better(before, after) == after
+
+
+@given(st.lists(st.tuples(SMALL, SMALL).map(sorted), max_size=12), st.integers(0, 5))
+def test_S06_agreed_is_where_a_majority_overlaps(ends, tolerance):
+    """As comparing every end with every clock would find it."""
+    clocks = [Interval(*each) for each in ends]
+    wide = [each.widened(tolerance) for each in clocks]
+    majority = len(clocks) // 2 + 1
+    shared = [
+        at
+        for each in wide
+        for at in each
+        if sum(other.low <= at <= other.high for other in wide) >= majority
+    ]
+    expected = Interval(min(shared), max(shared)) if shared else None
+    assert agreed(clocks, tolerance) == expected

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
+from cluster_keys import KEY, OTHER_KEY
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -14,12 +15,13 @@ from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import StaleEpoch
 from shardlog.protocol.messages import Envelope, Message
 from shardlog.transport.control import (
+    KEY_METADATA,
     ControlClient,
     ControlLimits,
     ControlServer,
     ControlTls,
 )
-from shardlog.transport.control_calls import CALLS, Addresses, Call, Chunk, encode_chunk
+from shardlog.transport.control_calls import CALLS, Addresses, Call, Chunk, encode_chunk, path_of
 from shardlog.transport.failures import (
     DeadlineExceeded,
     MalformedMessage,
@@ -77,9 +79,9 @@ class Node:
 async def ends(
     node: Node, tls: ControlTls | None = None, calling: ControlTls | None = None
 ) -> AsyncIterator[tuple[ControlClient, str]]:
-    control = ControlServer(node.handle, node.fetch_snapshot, LIMITS, tls)
+    control = ControlServer(node.handle, node.fetch_snapshot, LIMITS, tls, key=KEY, name="node-1")
     port = await control.start("127.0.0.1", 0)
-    client = ControlClient(LIMITS, calling)
+    client = ControlClient(LIMITS, calling, KEY)
     try:
         yield client, f"127.0.0.1:{port}"
     finally:
@@ -121,7 +123,7 @@ def test_nobody_there(run):
     async def story():
         async with ends(Node()) as (client, address):
             gone = address
-        client = ControlClient(LIMITS)
+        client = ControlClient(LIMITS, None, KEY)
         with pytest.raises(Unreachable):
             await client.call(gone, ask(messages.Create()), 2000)
         await client.close()
@@ -140,7 +142,7 @@ def test_a_bug_on_the_other_side_leaves_it_open_what_was_done(run, caplog):
 
 def test_no_call_of_the_control_plane(run):
     async def story():
-        client = ControlClient(LIMITS)
+        client = ControlClient(LIMITS, None, KEY)
         with pytest.raises(TypeError, match="Ack is no call"):
             await client.call("127.0.0.1:1", ask(messages.Ack(1, 2, 3, 4)), 50)
 
@@ -170,7 +172,7 @@ def test_snapshots(run):
 def test_large_pieces_are_cut(run):
     async def story():
         async with ends(Node()) as (client, address):
-            fetch = Envelope("large", "a", 1, "b", 2, messages.Fetch(1, (), 0, 100))
+            fetch = Envelope("large", "a", 1, "node-1", 2, messages.Fetch(1, (), 0, 100))
             found = [piece async for piece in client.fetch_snapshot(address, fetch, 5000)]
             assert found[:3] == PIECES
             half = LIMITS.chunk_bytes_max // 2
@@ -182,7 +184,7 @@ def test_large_pieces_are_cut(run):
 def test_a_snapshot_that_ends_too_early(run):
     async def story():
         async with ends(Node()) as (client, address):
-            fetch = Envelope("broken", "a", 1, "b", 2, messages.Fetch(1, (), 0, 100))
+            fetch = Envelope("broken", "a", 1, "node-1", 2, messages.Fetch(1, (), 0, 100))
             with pytest.raises(Unavailable):
                 async for _ in client.fetch_snapshot(address, fetch, 5000):
                     pass
@@ -223,11 +225,45 @@ def test_reflection(run):
         async with ends(Node()) as (_, address), grpc.aio.insecure_channel(address) as channel:
             stub = reflection_pb2_grpc.ServerReflectionStub(channel)
             request = reflection_pb2.ServerReflectionRequest(list_services="")
-            stream = stub.ServerReflectionInfo(iter([request]), timeout=5)
+            proof = ((KEY_METADATA, KEY.call_proof("node-1")),)
+            stream = stub.ServerReflectionInfo(iter([request]), timeout=5, metadata=proof)
             answer = await stream.read()
             names = {each.name for each in answer.list_services_response.service}
             assert {"shardlog.v1.Control", "grpc.health.v1.Health"} <= names
             stream.cancel()
+
+    run(story())
+
+
+METADATA = {
+    "none": (),
+    "of another key": ((KEY_METADATA, OTHER_KEY.call_proof("node-1")),),
+    "for another node": ((KEY_METADATA, KEY.call_proof("node-2")),),
+    "two": ((KEY_METADATA, KEY.call_proof("node-1")), (KEY_METADATA, "x")),
+    "no text": ((KEY_METADATA, "~"),),
+}
+PATHS = [
+    *(call.path for call in CALLS.values()),
+    path_of("FetchSnapshot"),
+    path_of("StatusOfMany"),
+    path_of("News"),
+    path_of("NoSuchCall"),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+]
+
+
+@pytest.mark.parametrize("metadata", METADATA)
+def test_S02_every_call_but_health_needs_a_proof_of_the_key(run, metadata: str):
+    async def story():
+        node = Node()
+        async with ends(node) as (_, address), grpc.aio.insecure_channel(address) as channel:
+            for path in PATHS:
+                call = channel.unary_unary(path)(b"", timeout=5, metadata=METADATA[metadata])
+                assert await call.code() == grpc.StatusCode.UNAUTHENTICATED, path
+                assert await call.details() == (
+                    "this is node-1, and the call has no proof of its cluster key"
+                )
+        assert not node.asked
 
     run(story())
 

@@ -5,20 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardlog.transport import handshake
-from shardlog.transport.failures import MalformedFrame, VersionMismatch
+from shardlog.transport.failures import MalformedFrame, NotPermitted, VersionMismatch
 from shardlog.transport.frames import FIXED, Buffer, Decoder, Frame, FrameType, encode
 from shardlog.transport.handshake import Attach, Goodbye, Hello, Pong, Reason, Role, Welcome
 from transport.values import TEXT, U32, U64
 
 U8 = st.integers(0, 255)
+NONCE = st.binary(min_size=32, max_size=32)
 
 DECODERS = {
     FrameType.HELLO: handshake.decode_hello,
-    FrameType.WELCOME: handshake.decode_welcome,
+    FrameType.WELCOME: lambda frame: handshake.decode_welcome(frame, Role.NODE),
     FrameType.GOODBYE: handshake.decode_goodbye,
     FrameType.ATTACH: handshake.decode_attach,
     FrameType.ATTACHED: handshake.decode_attached,
     FrameType.PING: handshake.decode_ping,
+    FrameType.PROOF: handshake.decode_proof,
     FrameType.PONG: handshake.decode_pong,
 }
 
@@ -28,14 +30,17 @@ def frame_of(buffers: list[Buffer]) -> Frame:
     return frame
 
 
-@given(st.builds(Hello, st.sampled_from(Role), TEXT, U32, U8, U8))
-def test_hello(hello):
+@given(st.builds(Hello, st.sampled_from(Role), TEXT, U32, U8, U8), NONCE)
+def test_hello(hello, nonce):
+    hello = hello._replace(nonce=nonce if hello.role is Role.NODE else b"")
     assert handshake.decode_hello(frame_of(handshake.encode_hello(hello))) == hello
 
 
-@given(st.builds(Welcome, U8, TEXT, U32))
-def test_welcome(welcome):
-    assert handshake.decode_welcome(frame_of(handshake.encode_welcome(welcome))) == welcome
+@given(st.builds(Welcome, U8, TEXT, U32), st.sampled_from(Role), NONCE)
+def test_welcome(welcome, role, nonce):
+    proven = (nonce, nonce[::-1]) if role is Role.NODE else (b"", b"")
+    welcome = welcome._replace(nonce=proven[0], proof=proven[1])
+    assert handshake.decode_welcome(frame_of(handshake.encode_welcome(welcome)), role) == welcome
 
 
 @given(st.builds(Goodbye, st.sampled_from(Reason), TEXT))
@@ -65,7 +70,7 @@ def test_random_payloads(kind, tail):
     frame = frame_of(encode(kind, 0, payload))
     try:
         DECODERS[kind](frame)
-    except MalformedFrame:
+    except (MalformedFrame, NotPermitted):
         return
 
 

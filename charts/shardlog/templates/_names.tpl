@@ -33,6 +33,10 @@ helm.sh/chart: {{ printf "%s-%s" .top.Chart.Name .top.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "shardlog.keySecret" -}}
+{{- default (printf "%s-cluster-key" (include "shardlog.fullname" .)) .Values.clusterKey.secretName -}}
+{{- end -}}
+
 {{- define "shardlog.etcdPrefix" -}}
 {{- default (printf "/shardlog/%s/" .Release.Namespace) .Values.etcd.prefix -}}
 {{- end -}}
