@@ -120,9 +120,12 @@ class Archive:
 
     def readable(self) -> tuple[list[Manifest], dict[str, Damaged]]:
         """Those that are whole, the oldest first; and by their IDs those that are not."""
+        return self._read(self.ids())
+
+    def _read(self, ids: list[str]) -> tuple[list[Manifest], dict[str, Damaged]]:
         found: list[Manifest] = []
         damaged: dict[str, Damaged] = {}
-        for each in self.ids():
+        for each in ids:
             try:
                 found.append(self.manifest(each))
             except NoSuchSnapshot:
@@ -134,10 +137,19 @@ class Archive:
     def newest(self) -> Manifest:
         """The last one of what led, or if there is none of any node.
 
-        `Damaged` if a manifest cannot be read that may be of a newer one: whoever did not say which
-        one is meant must not get an older one unawares.
+        Names tell which were begun last, so that older manifests are not read; names that somebody
+        chose tell nothing.  `Damaged` if a manifest cannot be read that may be of a newer one:
+        whoever did not say which one is meant must not get an older one unawares.
         """
-        found, damaged = self.readable()
+        ids = self.ids()
+        dated = {each for each in ids if _BEGUN.fullmatch(each)}
+        found, damaged = self._read([each for each in ids if each not in dated])
+        for id_ in sorted(dated, reverse=True):
+            more, failures = self._read([id_])
+            found += more
+            damaged |= failures
+            if any(each.node is None for each in more):
+                break
         if not found and not damaged:
             raise NoSuchSnapshot(f"there is no snapshot of {self.shard} in {self.destination.url}")
         chosen = max(
@@ -172,6 +184,17 @@ class Archive:
             if matched := _SEGMENT.fullmatch(name):
                 found.append(Piece(name, int(matched[1]), int(matched[2]), matched[3], each.size))
         return found
+
+    def require_segments(self, segments: Iterable[SegmentInfo]) -> None:
+        """`Damaged` if one of them is missing or has another size, by the listing."""
+        there = {piece.name: piece.size for piece in self.pieces()}
+        for each in segments:
+            size = there.get(each.name)
+            if size is None:
+                raise Damaged(self.segment_url(each.name), "it is missing")
+            if size != each.size:
+                url = self.segment_url(each.name)
+                raise Damaged(url, f"it has {size} bytes, not {each.size}")
 
     def index(self, name: str, size: int) -> Index:
         """What stands behind a segment's entries."""

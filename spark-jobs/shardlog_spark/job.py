@@ -125,6 +125,7 @@ def _session(name: str) -> SparkSession:
     spark = (
         SparkSession.builder.appName(f"shardlog {name}")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
         .getOrCreate()
     )

@@ -24,6 +24,7 @@ KNOWN = {
     _BOOTSTRAP, "subscribe", "startingoffsets", "endingoffsets", "startingtimestamp",
     "failondataloss", "maxoffsetspertrigger", "minpartitions", "columns", "snapshot", "path",
     "filterpushdown", "timeoutms", "compression", "sessions", "shard", "delivery",
+    "journal",
     "tlsauthority", "tlscertificate", "tlskey", "tlsname",
 }  # fmt: skip
 _TABLE_OPTION = "option."
@@ -74,6 +75,7 @@ class Options:
     compression: str
     sessions: int
     delivery: str
+    journal: str | None
     tls: TlsFiles
 
     @property
@@ -113,7 +115,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         _number(known, "maxOffsetsPerTrigger", least=1), _number(known, "minPartitions", least=1),
         _columns(known.get("columns")), _flag(known, "filterPushdown", False),
         _number(known, "timeoutMs", least=1) or 30_000, known.get("compression", "none").lower(),
-        _sessions(known), _delivery(known), _tls(known),
+        _sessions(known), _delivery(known), _journal(known, shards), _tls(known),
     )  # fmt: skip
 
 
@@ -128,6 +130,13 @@ def _delivery(known: Mapping[str, str]) -> str:
     found = known.get("delivery", EXACTLY_ONCE).lower()
     if found not in (EXACTLY_ONCE, AT_LEAST_ONCE):
         raise BadOption(f"option 'delivery' is {found!r}: {EXACTLY_ONCE} or {AT_LEAST_ONCE}")
+    return found
+
+
+def _journal(known: Mapping[str, str], shards: tuple[str, ...]) -> str | None:
+    found = known.get("journal")
+    if found is not None and (not found or found in shards):
+        raise BadOption(f"option 'journal' is {found!r}: a shard for nothing but claims")
     return found
 
 

@@ -39,12 +39,7 @@ def parser() -> argparse.ArgumentParser:
 
 def profile(spark: SparkSession, given: argparse.Namespace) -> int:
     epochs = epochs_in(planned(given, COLUMNS))
-    records = loaded(spark, given, COLUMNS).select(
-        "shard", "offset", "epoch", "key",
-        F.unix_millis("appended").alias("at_ms"),
-        (F.unix_millis("appended") - F.unix_millis("timestamp")).alias("late_ms"),
-        F.length("value").alias("size"),
-    )  # fmt: skip
+    records = facts_of(loaded(spark, given, COLUMNS))
     found = profiles(records, epochs)
     for each in found:
         print(text(each))
@@ -57,6 +52,17 @@ def profile(spark: SparkSession, given: argparse.Namespace) -> int:
             raise CannotWrite(f"{given.html}: {failure.strerror}") from failure
         print(f"the page is {given.html}")
     return OK
+
+
+def facts_of(records: DataFrame) -> DataFrame:
+    """What is counted; a record whose own time is no date is not late."""
+    late_ms = F.unix_millis("appended") - F.unix_millis("timestamp")
+    return records.select(
+        "shard", "offset", "epoch", "key",
+        F.unix_millis("appended").alias("at_ms"),
+        F.coalesce(late_ms, F.lit(0)).alias("late_ms"),
+        F.length("value").alias("size"),
+    )  # fmt: skip
 
 
 def epochs_in(ranges: Sequence[InputPartition]) -> dict[str, dict[int, int]]:
@@ -77,15 +83,17 @@ def profiles(records: DataFrame, epochs: dict[str, dict[int, int]]) -> list[Prof
     totals = {row["shard"]: row for row in _totals(records).collect()}
     if not totals:
         return []
-    first = min(row["first_ms"] for row in totals.values())
-    last = max(row["last_ms"] for row in totals.values())
-    width_ms = nice_width_ms(last - first)
-    parts = _parts(records, width_ms).collect()
+    widths_ms = {
+        shard: nice_width_ms(row["last_ms"] - row["first_ms"]) for shard, row in totals.items()
+    }
+    parts = _parts(records, widths_ms).collect()
     counts = _counts(records).persist(StorageLevel.DISK_ONLY)
     try:
         return [
-            _profile(totals[shard], width_ms, [row for row in parts if row["shard"] == shard],
-                     counts.where(F.col("shard") == shard), epochs.get(shard, {}))
+            _profile(
+                totals[shard], widths_ms[shard], [row for row in parts if row["shard"] == shard],
+                counts.where(F.col("shard") == shard), epochs.get(shard, {}),
+            )
             for shard in sorted(totals)
         ]  # fmt: skip
     finally:
@@ -109,7 +117,9 @@ def _totals(records: DataFrame) -> DataFrame:
     )
 
 
-def _parts(records: DataFrame, width_ms: int) -> DataFrame:
+def _parts(records: DataFrame, widths_ms: dict[str, int]) -> DataFrame:
+    by_shard = F.create_map(*(F.lit(each) for pair in widths_ms.items() for each in pair))
+    width_ms = by_shard[F.col("shard")]
     bucket = F.floor(F.col("at_ms") / width_ms) * width_ms
     power = F.when(F.col("size") == 0, 0).otherwise(F.floor(F.log2("size")) + 1)
     return records.groupBy(

@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     InputPartition,
     LessThan,
     LessThanOrEqual,
 )
 
+from shardlog.client.batching import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
 from shardlog.protocol.entry import Header, Kind
 from shardlog.snapshots.archive import Archive
 from shardlog.snapshots.destination import Destination
@@ -31,7 +35,7 @@ from shardlog.snapshots.reading import Wanted, given_up, read_entries
 from shardlog.transport.compression import CompressionMissing
 from shardlog.transport.failures import MalformedBatch
 from shardlog_spark import live
-from shardlog_spark.columns import Packer, arrow_schema, plain_bytes, record_batch
+from shardlog_spark.columns import TIMESTAMP, Packer, arrow_schema, plain_bytes, record_batch
 from shardlog_spark.failures import BadOption, CannotRead, DataLost, translated
 from shardlog_spark.options import EARLIEST, LATEST, Options, place, require_order
 from shardlog_spark.ranges import LiveRange, SnapshotRange, live_ranges, snapshot_ranges
@@ -44,12 +48,36 @@ Entries = Iterable[tuple[Header, memoryview]]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What filters leave: offsets in `[start, end)`, times in `[earliest, latest]`."""
+    """What filters leave: offsets in `[start, end)`, times in `[earliest, latest]`, some shards."""
 
     start: int = 0
     end: int | None = None
     earliest_ms: int | None = None
     latest_ms: int | None = None
+    shards: frozenset[str] | None = None
+
+    def has_shard(self, shard: str) -> bool:
+        return self.shards is None or shard in self.shards
+
+    def times(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of the rows that are within."""
+        if self.earliest_ms is None and self.latest_ms is None:
+            return rows
+        times = rows.column("timestamp")
+        masks = []
+        if self.earliest_ms is not None:
+            masks.append(pc.greater_equal(times, _instant(self.earliest_ms)))
+        if self.latest_ms is not None:
+            masks.append(pc.less_equal(times, _instant(self.latest_ms)))
+        return rows.filter(reduce(pc.and_, masks))
+
+
+EVERYTHING = Bounds()
+
+
+def _instant(ms: int) -> pa.Scalar:
+    ms = min(max(ms, TIMESTAMP_MS_MIN), TIMESTAMP_MS_MAX)
+    return pa.scalar(ms * 1000, pa.int64()).cast(TIMESTAMP)
 
 
 class ShardlogReader(DataSourceReader):
@@ -61,19 +89,19 @@ class ShardlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with translated():
-            if self.options.is_live:
-                return [each for shard in self.options.shards for each in self._live(shard)]
-            return [each for shard in self.options.shards for each in self._snapshot(shard)]
+            plan = self._live if self.options.is_live else self._snapshot
+            shards = filter(self.bounds.has_shard, self.options.shards)
+            return [each for shard in shards for each in plan(shard)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Spark asks for None where there are no partitions."""
         with translated():
             if isinstance(partition, LiveRange):
                 found = live.entries(self.options, partition)
-                yield from batches(self.options, partition, found)
+                yield from batches(self.options, partition, found, self.bounds)
             elif isinstance(partition, SnapshotRange):
                 found = self._snapshot_entries(partition)
-                yield from batches(self.options, partition, found)
+                yield from batches(self.options, partition, found, self.bounds)
 
     # --- planning --------------------------------------------------------------------------------
 
@@ -92,6 +120,7 @@ class ShardlogReader(DataSourceReader):
         wanted = self._wanted(start, end)
         segments = [each for each in segments if wanted.segment(each)]
         start, end = max(start, self.bounds.start), _lower(end, self.bounds.end)
+        archive.require_segments(segments)
         if options.fail_on_data_loss:
             for lost in given_up(archive, segments, Wanted(start, end)):
                 raise lost_for_good(shard, *lost)
@@ -135,16 +164,19 @@ class FilteringReader(ShardlogReader):
     """Takes filters; Spark refuses one that does unless it was told to push them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Offsets are kept to exactly; times as far as whole blocks go, and Spark looks too."""
+        """Offsets and shards are kept to exactly; times to the millisecond, and Spark looks too."""
         for each in filters:
             bounds = _bounded(self.bounds, each)
             if bounds is not None:
                 self.bounds = bounds
-            if bounds is None or each.attribute != ("offset",):  # type: ignore[attr-defined]
+            if bounds is None or each.attribute == ("timestamp",):  # type: ignore[attr-defined]
                 yield each
 
 
 def _bounded(bounds: Bounds, given: Filter) -> Bounds | None:
+    if isinstance(given, EqualTo | In) and given.attribute == ("shard",):
+        named = {given.value} if isinstance(given, EqualTo) else set(given.value)
+        return replace(bounds, shards=frozenset(filter(bounds.has_shard, named)))
     kinds = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
     if not isinstance(given, kinds):
         return None
@@ -193,7 +225,10 @@ def lost_for_good(shard: str, first: int, end: int) -> DataLost:
 
 
 def batches(
-    options: Options, partition: LiveRange | SnapshotRange, entries: Entries
+    options: Options,
+    partition: LiveRange | SnapshotRange,
+    entries: Entries,
+    bounds: Bounds = EVERYTHING,
 ) -> Iterator[pa.RecordBatch]:
     """Records with offsets in the partition's range, as Arrow's batches."""
     schema = arrow_schema(options.columns)
@@ -215,5 +250,8 @@ def batches(
             if stop <= skip:
                 continue
             made = made.slice(skip, stop - skip)
+        made = bounds.times(made)
+        if not made.num_rows:
+            continue
         yield from packer.add(made, plain_bytes(body))
     yield from packer.flush()

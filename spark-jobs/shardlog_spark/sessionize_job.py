@@ -12,10 +12,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shardlog_spark.durations import duration_ms, for_spark
 from shardlog_spark.failures import BadOption
@@ -30,11 +28,10 @@ from shardlog_spark.job import (
     source_options,
 )
 from shardlog_spark.options import read_options
+from shardlog_spark.restarting import run_stream
 from shardlog_spark.streaming import ShardlogStreamReader
 
 COLUMNS = "key,value,shard,timestamp,appended"
-STARTS_MAX = 10
-_NOT_CONNECTED = "Python worker failed to connect back"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -114,24 +111,9 @@ def _followed(spark: SparkSession, given: argparse.Namespace) -> int:
     )
     if given.once:
         writing = writing.trigger(availableNow=True)
-    _until_it_ends(writing)
+    run_stream(writing)
     print(f"sessions are in {given.out}")
     return OK
-
-
-def _until_it_ends(writing: DataStreamWriter) -> None:
-    """Begun again when Spark gave up on the process that plans it.
-
-    Spark waits 10 s for that process, which no setting changes, and a busy machine may take longer
-    to start one.  The checkpoint says where to go on.
-    """
-    for left in reversed(range(STARTS_MAX)):
-        try:
-            writing.start().awaitTermination()
-            return
-        except StreamingQueryException as failure:
-            if not left or _NOT_CONNECTED not in str(failure):
-                raise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

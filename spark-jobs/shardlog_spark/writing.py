@@ -1,13 +1,15 @@
 """`df.write.format("shardlog")`: appends, each row once, though tasks may run again.
 
-The driver opens sessions before any task starts, one for each partition there may be; all attempts
-of a task append under that of its partition (`partition_append`).  At least once is cheaper: each
-attempt opens a session of its own, and appends everything again.
+All attempts of a task append under the session of its partition (`partition_append`).  The driver
+opens these before any task starts, one for each partition there may be; or tasks open them, and
+tell each other by a journal (`claims`).  At least once is cheaper: each attempt opens a session of
+its own, and appends everything again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from shardlog.client import Client, Compression
 from shardlog_spark.bodies import bodies
+from shardlog_spark.claims import claimed_session
 from shardlog_spark.failures import BadOption, CannotWrite, translated
 from shardlog_spark.live import asked, client_of
 from shardlog_spark.options import AT_LEAST_ONCE, SESSIONS_MAX, Options
@@ -35,16 +38,24 @@ class Written(WriterCommitMessage):
 class ShardlogWriter(DataSourceArrowWriter):
     """`sessions` are by partition, and `since` is an offset before all of them.
 
-    There are none where at least once is enough.
+    There are none with a journal, which has claims behind `journal_since`, and none where at least
+    once is enough.
     """
 
     def __init__(
-        self, options: Options, compression: Compression, since: int, sessions: list[int]
+        self,
+        options: Options,
+        compression: Compression,
+        since: int,
+        sessions: list[int],
+        journal_since: int = 0,
     ) -> None:
         self.options = options
         self.compression = compression
         self.since = since
         self.sessions = sessions
+        self.journal_since = journal_since
+        self.job = secrets.token_hex(8)
 
     @classmethod
     def to(cls, options: Options, schema: StructType, overwrite: bool) -> ShardlogWriter:
@@ -59,12 +70,14 @@ class ShardlogWriter(DataSourceArrowWriter):
         _require_writable(schema)
         shard = options.shards[0]
 
-        async def question(client: Client) -> tuple[int, list[int]]:
+        async def question(client: Client) -> tuple[int, list[int], int]:
             since = await client.end(shard)
             if options.delivery == AT_LEAST_ONCE:
-                return since, []
+                return since, [], 0
+            if options.journal is not None:
+                return since, [], await client.end(options.journal)
             opened = [client.register(shard) for _ in range(options.sessions)]
-            return since, list(await asyncio.gather(*opened))
+            return since, list(await asyncio.gather(*opened)), 0
 
         return cls(options, compression, *asked(options, question, CannotWrite))
 
@@ -80,13 +93,22 @@ class ShardlogWriter(DataSourceArrowWriter):
         async with client_of(self.options) as client:
             if self.options.delivery == AT_LEAST_ONCE:
                 return await self._at_least_once(client, batches)
-            if partition >= len(self.sessions):
-                raise CannotWrite(
-                    f"there are more than {len(self.sessions)} partitions: option 'sessions' says "
-                    f"how many there may be, {SESSIONS_MAX} at most; coalesce() makes fewer, and "
-                    f"delivery={AT_LEAST_ONCE} takes any number"
-                )
-            return await self._exactly_once(client, self.sessions[partition], batches)
+            session = await self._session(client, partition)
+            return await self._exactly_once(client, session, batches)
+
+    async def _session(self, client: Client, partition: int) -> int:
+        """The same for all attempts."""
+        journal = self.options.journal
+        if journal is not None:
+            shard, name = self.options.shards[0], f"{self.job}/{partition}"
+            return await claimed_session(client, shard, journal, self.journal_since, name)
+        if partition >= len(self.sessions):
+            raise CannotWrite(
+                f"there are more than {len(self.sessions)} partitions: option 'sessions' says how "
+                f"many there may be, {SESSIONS_MAX} at most; coalesce() makes fewer, and option "
+                f"'journal' and delivery={AT_LEAST_ONCE} take any number"
+            )
+        return self.sessions[partition]
 
     async def _exactly_once(
         self, client: Client, session: int, batches: Iterator[pa.RecordBatch]

@@ -7,14 +7,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from client.cluster import SHARD, Story, story
+from client.cluster import LIMITS, SHARD, Story, story
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -22,7 +22,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from shardlog.client import ClientLimits, Compression
 from shardlog.protocol.coordination import TrimShard
 from shardlog.transport.batch import BatchBuilder
-from shardlog_spark.failures import CannotWrite, OtherRows
+from shardlog_spark.failures import BadOption, CannotWrite, OtherRows
 from shardlog_spark.options import read_options
 from shardlog_spark.row_counts import RowCounts, digests_of
 from shardlog_spark.writing import ShardlogWriter
@@ -127,6 +127,36 @@ def test_B3_what_was_trimmed_meanwhile_cannot_be_told(tmp_path: Path):
             await asyncio.sleep(0.01)
         with pytest.raises(CannotWrite, match="has been trimmed up to offset"):
             await writer.append_partition(0, batches_of(rows[::-1], 10))
+
+
+def test_B5_any_number_of_partitions_with_a_journal(tmp_path: Path):
+    """More than a leader keeps sessions for, each tried twice, and twice at once."""
+
+    @story(tmp_path, names="a", limits=replace(LIMITS, sessions_max=8))
+    async def _(s: Story) -> None:
+        await s.cluster.create("journal")
+        writer = await writer_for(s, journal="journal")
+        other = await writer_for(s, journal="journal")  # another job, with partitions of its own
+        before = await s.client.end(SHARD)
+        assert writer.sessions == []
+        rows = {part: [b"%d.%d" % (part, number) for number in range(6)] for part in range(20)}
+        for part, values in rows.items():
+            with pytest.raises(ExecutorLost):
+                await writer.append_partition(part, failing(batches_of(values, 2), 2))
+            again = [writer.append_partition(part, batches_of(values[::-1], 4)) for _ in range(2)]
+            assert await asyncio.gather(*again) == [6, 6]
+        assert await other.append_partition(0, batches_of(rows[0], 3)) == 6
+        wanted = [value for values in rows.values() for value in values] + rows[0]
+        assert Counter(await values_of(s)) == Counter(wanted)
+        opened = (await s.client.end(SHARD)) - before - len(wanted)
+        assert opened == 21  # one for each partition that has rows
+
+
+def test_B5_more_sessions_than_a_leader_keeps_are_refused_before_anything_is_written():
+    with pytest.raises(BadOption, match="'sessions' is 300: 256 at most"):
+        options("http://127.0.0.1:1", sessions="300")
+    with pytest.raises(BadOption, match="'journal' is 'orders'"):
+        options("http://127.0.0.1:1", journal=SHARD)
 
 
 @dataclass(frozen=True)

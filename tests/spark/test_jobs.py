@@ -16,6 +16,7 @@ import pyspark
 import pytest
 from click.testing import CliRunner
 from local.commands import LocalCluster
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 from snapshots.s3 import BUCKET, s3_endpoint
 
@@ -281,6 +282,40 @@ def test_a_job_by_spark_submit_from_s3(
     assert f"compacted to {out}" in result.stdout
     assert (out / "_SUCCESS").exists()
     assert list(out.glob(f"shard={EVENTS}/*.parquet"))
+
+
+def test_B15_times_in_parquet_are_microseconds(kept: Path, tmp_path: Path):
+    """In a Spark of its own: INT96, Spark's default, is refused by others."""
+    out = tmp_path / "out"
+    subprocess.run(
+        [sys.executable, JOBS / "export.py", *arguments(kept, "--out", out)],
+        check=True, timeout=300,
+    )  # fmt: skip
+    files = list(out.rglob("*.parquet"))
+    assert files
+    for file in files:
+        schema = parquet.read_metadata(file).schema
+        column = schema.column(schema.names.index("timestamp"))
+        assert (column.physical_type, column.logical_type.type) == ("INT64", "TIMESTAMP")
+        assert json.loads(column.logical_type.to_json())["timeUnit"] == "microseconds"
+
+
+def test_B18_each_shard_has_buckets_of_its_own_width(spark: SparkSession):
+    """A shard of a minute beside one of a year; a record without a date is not late."""
+    columns = (
+        "shard string, offset long, epoch long, key binary, value binary, "
+        "appended timestamp, timestamp timestamp"
+    )
+    rows = [
+        (shard, number, 1, None, b"x", datetime.fromtimestamp(number * step_s, UTC), None)
+        for shard, step_s in (("minute", 1), ("year", 6 * 86_400))
+        for number in range(60)
+    ]
+    found = profile_job.profiles(profile_job.facts_of(spark.createDataFrame(rows, columns)), {})
+    assert [each.shard for each in found] == ["minute", "year"]
+    assert [len(each.buckets) for each in found] == [60, 60]
+    assert found[0].width_ms == 1000
+    assert found[0].late_ms[-1] == 0
 
 
 def sessions(records: Sequence[Record], gap_ms: int) -> dict[tuple[bytes, datetime], int]:

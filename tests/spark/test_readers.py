@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     LessThan,
     LessThanOrEqual,
     StringContains,
@@ -26,7 +27,7 @@ from snapshots.logs import SEGMENT_BYTES, archive_at, fill, log_of
 from shardlog.protocol.coordination import Promote, TrimShard
 from shardlog.snapshots.creating import create
 from shardlog.snapshots.restoring import restore
-from shardlog_spark.failures import BadOption, CannotRead, DataLost, OtherLog
+from shardlog_spark.failures import BadOption, CannotRead, DamagedSource, DataLost, OtherLog
 from shardlog_spark.options import Options, read_options
 from shardlog_spark.reading import Bounds, FilteringReader, ShardlogReader
 from shardlog_spark.streaming import ShardlogStreamReader, _limited
@@ -97,6 +98,53 @@ def test_filters_become_bounds(tmp_path: Path):
     found, left = bounds(GreaterThan(("timestamp",), when), StringContains(("shard",), "o"))
     assert found == Bounds(earliest_ms=7500)
     assert len(left) == 2  # Spark looks again
+    found, left = bounds(EqualTo(("shard",), "a"), In(("shard",), ("a", "b")))
+    assert (found.shards, left) == (frozenset({"a"}), [])
+
+
+def test_B11_what_filters_exclude_is_not_passed_on(tmp_path: Path):
+    """Records' own times too, which no index knows; and whole shards."""
+
+    def found(options: Options, *filters: Filter) -> list[dict[str, Any]]:
+        reader = FilteringReader(options)
+        list(reader.pushFilters(list(filters)))
+        return [
+            row
+            for partition in reader.partitions()
+            for batch in reader.read(partition)
+            for row in batch.to_pylist()
+        ]
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD) as producer:
+            for number in range(100):
+                await producer.append(b"%d" % number, timestamp_ms=1_000_000 + number)
+        place = f"file://{tmp_path}/snapshots"
+        await create(s.client, archive_at(place), segment_bytes=SEGMENT_BYTES)
+        low, high = (datetime.fromtimestamp(seconds, UTC) for seconds in (1000.010, 1000.019))
+        between = GreaterThanOrEqual(("timestamp",), low), LessThanOrEqual(("timestamp",), high)
+        for options in (
+            read_options({"path": place, "subscribe": SHARD}),
+            live(s.cluster.url),
+        ):
+            rows = await in_thread(found, options, *between)
+            assert [row["value"] for row in rows] == [b"%d" % number for number in range(10, 20)]
+            assert await in_thread(found, options, EqualTo(("shard",), "other")) == []
+
+
+def test_B16_a_missing_segment_is_told_before_tasks_start(tmp_path: Path):
+    place = f"file://{tmp_path}"
+    manifest = Made(SHARD).append(1, [b"a"] * 3).put(place, "one")
+    reader = ShardlogReader(read_options({"path": place, "subscribe": SHARD}))
+    file = tmp_path / SHARD / "segments" / manifest.segments[0].name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(DamagedSource, match=f"{file.name} is damaged: it has {len(whole) - 1}"):
+        reader.partitions()
+    file.unlink()
+    with pytest.raises(DamagedSource, match=f"{file.name} is damaged: it is missing"):
+        reader.partitions()
 
 
 def test_the_leader_changes_while_a_task_reads(tmp_path: Path):
