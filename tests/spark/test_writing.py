@@ -74,6 +74,34 @@ def test_a_task_that_runs_again_appends_nothing_twice(
     assert sorted(found) == sorted(b"%d" % number for number in range(10_000))
 
 
+def test_B3_B5_partitions_without_bound_and_rows_in_another_order(
+    spark: SparkSession, cluster: LocalCluster, url: str
+):
+    """Each task fails once when most is appended, and has its rows backwards when it runs again."""
+    for name in ("shuffled", "claims"):
+        cluster.run(f"shard create {name} --replicas 1")
+
+    def backwards(numbers: Iterable[int]) -> Iterator[tuple[str]]:
+        context = TaskContext.get()
+        assert context is not None
+        found = list(numbers)
+        for count, number in enumerate(found if context.attemptNumber() == 0 else found[::-1]):
+            if context.attemptNumber() == 0 and count == 400:
+                raise OSError("this attempt fails")
+            yield (str(number),)
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    try:
+        rows = spark.sparkContext.parallelize(range(3000), 6).mapPartitions(backwards)
+        made = spark.createDataFrame(rows, "value string")
+        write(made, url, "shuffled", sessions=1, journal="claims")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    found = [each.value for each in log(url, "shuffled")]
+    assert sorted(found) == sorted(b"%d" % number for number in range(3000))
+    assert len(log(url, "claims")) == 6
+
+
 def test_what_cannot_be_written(spark: SparkSession, cluster: LocalCluster, url: str):
     cluster.run("shard create unwritten --replicas 1")
     rows = spark.range(10).selectExpr("cast(id as string) as value", "id as colour")
