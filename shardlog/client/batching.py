@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from itertools import accumulate, repeat
+from typing import Any, NamedTuple
 
 from shardlog.checksum import seal_body
 from shardlog.client.failures import ClientFailure, InvalidRecord
@@ -203,25 +203,64 @@ def record_bytes(value: bytes, key: bytes | None, headers: Headers) -> int:
     return size
 
 
-def checked_values(values: Iterable[Octets]) -> Sequence[bytes]:
-    """All of them as bytes; `InvalidRecord` says which one is none."""
-    if not isinstance(values, list | tuple):
-        values = list(values)
-    if {bytes}.issuperset(map(type, values)):
-        return cast(Sequence[bytes], values)
-    return [octets(f"value {index}", value) for index, value in enumerate(values)]
-
-
 class Piece(NamedTuple):
-    """Values, and how long they are together."""
+    """Many records as columns of one length.  `content_bytes` is how long all of it is."""
 
     values: Sequence[bytes]
-    values_bytes: int
+    content_bytes: int
+    keys: Sequence[bytes | None] | None = None
+    headers: Sequence[Headers] | None = None
+
+    def sizes(self) -> Iterable[int]:
+        """How long the content of each record is."""
+        if self.keys is None and self.headers is None:
+            return map(len, self.values)
+        return [size - OVERHEAD_BYTES for size in map(record_bytes, *self._columns())]
+
+    def _columns(self) -> tuple[Iterable[bytes], Iterable[bytes | None], Iterable[Headers]]:
+        count = len(self.values)
+        return self.values, self.keys or repeat(None, count), self.headers or repeat((), count)
 
 
-def pieces(values: Sequence[bytes], first_bytes: int, each_bytes: int) -> list[Piece]:
-    """Cut at most `first_bytes` off, then `each_bytes`; a piece has one value at least."""
-    ends = list(accumulate(map(len, values), initial=0))
+def checked_columns(
+    values: Iterable[Octets],
+    keys: Iterable[Octets | None] | None,
+    headers: Iterable[Headers] | None,
+) -> Piece:
+    """All that is given, as it is kept; `InvalidRecord` says which record can be none."""
+    made = _checked_column("value", values, {bytes})
+    content_bytes = sum(map(len, made))
+    if keys is None and headers is None:
+        return Piece(made, content_bytes)
+    made_keys = None if keys is None else _checked_column("key", keys, {bytes, type(None)})
+    made_headers = None if headers is None else [checked_headers(each) for each in headers]
+    for name, column in (("keys", made_keys), ("headers", made_headers)):
+        if column is not None and len(column) != len(made):
+            raise InvalidRecord(f"{len(made)} values with {len(column)} {name}")
+    if made_keys is not None:
+        content_bytes += sum(map(len, filter(None, made_keys)))
+    if made_headers is not None:
+        content_bytes += sum(
+            record_bytes(b"", None, each) - OVERHEAD_BYTES for each in made_headers
+        )
+    return Piece(made, content_bytes, made_keys, made_headers)
+
+
+def _checked_column(what: str, column: Iterable[Any], kinds: set[type]) -> Sequence[Any]:
+    if not isinstance(column, list | tuple):
+        column = list(column)
+    if kinds.issuperset(map(type, column)):
+        return column
+    return [
+        each if type(each) in kinds else octets(f"{what} {index}", each)
+        for index, each in enumerate(column)
+    ]
+
+
+def pieces(whole: Piece, first_bytes: int, each_bytes: int) -> list[Piece]:
+    """Cut at most `first_bytes` off, then `each_bytes`; a piece has one record at least."""
+    values, _, keys, headers = whole
+    ends = list(accumulate(whole.sizes(), initial=0))
     made: list[Piece] = []
     at, room = 0, first_bytes
     while at < len(values):
@@ -230,6 +269,13 @@ def pieces(values: Sequence[bytes], first_bytes: int, each_bytes: int) -> list[P
             range(at + 1, len(ends)), most, key=lambda i: ends[i] + OVERHEAD_BYTES * i
         )
         stop = at + max(1, stop)
-        made.append(Piece(values[at:stop], ends[stop] - ends[at]))
+        made.append(
+            Piece(
+                values[at:stop],
+                ends[stop] - ends[at],
+                keys and keys[at:stop],
+                headers and headers[at:stop],
+            )
+        )
         at, room = stop, each_bytes
     return made

@@ -26,7 +26,7 @@ from typing import Any, Generic, Self, TypeVar
 from shardlog.client import background
 from shardlog.client import client as asynchronous
 from shardlog.client import producer as producing
-from shardlog.client.batching import Octets, check_record, checked_values
+from shardlog.client.batching import Octets, check_record, checked_columns
 from shardlog.client.failures import BufferFull, ClientFailure, Closed, InvalidArgument
 from shardlog.client.limits import LIMITS, REQUESTS_MAX, ClientLimits
 from shardlog.client.reading import EntryStream
@@ -484,13 +484,20 @@ class Producer:
             lambda: self._producer.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
         )
 
-    def send_many(self, values: Iterable[Octets]) -> Future[list[Range]]:
-        """Append many values; the future has the ranges of offsets that they got, in order.
+    def send_many(
+        self,
+        values: Iterable[Octets],
+        keys: Iterable[Octets | None] | None = None,
+        headers: Iterable[Headers] | None = None,
+    ) -> Future[list[Range]]:
+        """Append many records; the future has the ranges of offsets that they got, in order.
 
-        Raises `InvalidRecord` if any of them cannot be appended, and then none is.
+        `keys` and `headers` are one for each.  Raises `InvalidRecord` if any of them cannot be
+        appended, and then none is.
         """
-        checked = tuple(checked_values(values))
-        return self._hand_over(lambda: self._producer.send_many(checked))
+        made, _, made_keys, made_headers = checked_columns(values, keys, headers)
+        copied, copied_keys = tuple(made), made_keys and tuple(made_keys)
+        return self._hand_over(lambda: self._producer.send_many(copied, copied_keys, made_headers))
 
     def append(
         self,
@@ -504,9 +511,14 @@ class Producer:
         future = self.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
         return self._thread.result(future)
 
-    def append_many(self, values: Iterable[Octets]) -> list[Range]:
-        """Append many values and return the ranges of offsets that they got, in order."""
-        return self._thread.result(self.send_many(values))
+    def append_many(
+        self,
+        values: Iterable[Octets],
+        keys: Iterable[Octets | None] | None = None,
+        headers: Iterable[Headers] | None = None,
+    ) -> list[Range]:
+        """Append many records and return the ranges of offsets that they got, in order."""
+        return self._thread.result(self.send_many(values, keys, headers))
 
     def until_room(self) -> None:
         """Return when there is room for more; `DeadlineExceeded` if it takes too long."""

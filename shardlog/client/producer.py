@@ -19,10 +19,9 @@ from shardlog.client.batching import (
     Gathering,
     Group,
     Octets,
-    Piece,
     Request,
     check_record,
-    checked_values,
+    checked_columns,
     fail,
     futures_of,
     pieces,
@@ -119,7 +118,13 @@ class Producer:
 
         Raises `InvalidRecord` if it cannot be appended, and `BufferFull` if there is no room.
         """
-        value, key, headers = check_record(value, key, headers, timestamp_ms)
+        if (
+            type(value) is not bytes
+            or (key is not None and type(key) is not bytes)
+            or headers != ()
+            or timestamp_ms is not None
+        ):
+            value, key, headers = check_record(value, key, headers, timestamp_ms)
         size = record_bytes(value, key, headers)
         if size > self._record_bytes_max:
             raise RecordTooLarge(size, self._record_bytes_max)
@@ -141,30 +146,37 @@ class Producer:
             self._seal()
         return future
 
-    def send_many(self, values: Iterable[Octets]) -> asyncio.Future[list[Range]]:
-        """Append many records that are a value and nothing else, with one future for all.
+    def send_many(
+        self,
+        values: Iterable[Octets],
+        keys: Iterable[Octets | None] | None = None,
+        headers: Iterable[Headers] | None = None,
+    ) -> asyncio.Future[list[Range]]:
+        """Append many records, with one future for all: `keys` and `headers` are one for each.
 
         It has the ranges of offsets that they got, in the order of the values.  Raises as `send`
         does, and then none of them is appended; a future that fails says nothing of the others.
         """
-        values = checked_values(values)
+        whole = checked_columns(values, keys, headers)
         self._check_room()
         future: asyncio.Future[list[Range]] = self._loop.create_future()
-        if not values:
+        if not whole.values:
             future.set_result([])
             return future
-        total = sum(map(len, values))
-        if total > self._record_bytes_max and len(max(values, key=len)) > self._record_bytes_max:
-            raise RecordTooLarge(len(max(values, key=len)), self._record_bytes_max)
+        total = whole.content_bytes
+        if total > self._record_bytes_max:
+            longest = max(whole.sizes())
+            if longest > self._record_bytes_max:
+                raise RecordTooLarge(longest, self._record_bytes_max)
         gathering = self._gathering
         if gathering is not None and not gathering.takes(None):
             self._seal()
             gathering = None
         room = self._batch_bytes - (gathering.gathered_bytes if gathering else 0)
-        if total + OVERHEAD_BYTES * len(values) <= room:
-            parts = [Piece(values, total)]
+        if total + OVERHEAD_BYTES * len(whole.values) <= room:
+            parts = [whole]
         else:
-            parts = pieces(values, room, self._batch_bytes)
+            parts = pieces(whole, room, self._batch_bytes)
         group = Group(future, len(parts))
         for part in parts:
             gathering = self._gathering or self._begin()
@@ -191,10 +203,15 @@ class Producer:
             await self.until_room()
         return await self.send(value, key, headers=headers, timestamp_ms=timestamp_ms)
 
-    async def append_many(self, values: Iterable[Octets]) -> list[Range]:
-        """Append many values, waiting for room if need be, and return their offsets."""
+    async def append_many(
+        self,
+        values: Iterable[Octets],
+        keys: Iterable[Octets | None] | None = None,
+        headers: Iterable[Headers] | None = None,
+    ) -> list[Range]:
+        """Append many records, waiting for room if need be, and return their offsets."""
         await self.until_room()
-        return await self.send_many(values)
+        return await self.send_many(values, keys, headers)
 
     async def until_room(self) -> None:
         """Return when `send` and `send_many` take more; `DeadlineExceeded` if it takes too long."""

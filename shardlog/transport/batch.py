@@ -112,18 +112,32 @@ class BatchBuilder:
         self.bytes_gathered += len(value) + 4
         self._plain = False
 
-    def extend(self, values: Sequence[bytes], values_bytes: int | None = None) -> None:
-        """Many records that are a value and nothing else; `values_bytes` if that is known."""
+    def extend(
+        self,
+        values: Sequence[bytes],
+        content_bytes: int | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers] | None = None,
+    ) -> None:
+        """Many records without timestamps: columns of one length.
+
+        `content_bytes` is how long all of it is, if that is known.
+        """
         if self._timestamps and values:
             raise ValueError("a batch has timestamps for all records or for none")
+        if keys is not None and self._keys is None:
+            self._keys = [None] * len(self._values)
         if self._keys is not None:
-            self._keys += [None] * len(values)
+            self._keys += [None] * len(values) if keys is None else keys
+        if headers is not None and self._headers is None:
+            self._headers = [()] * len(self._values)
         if self._headers is not None:
-            self._headers += [()] * len(values)
+            self._headers += [()] * len(values) if headers is None else headers
+        self._plain = self._plain and keys is None and headers is None
         self._values += values
-        if values_bytes is None:
-            values_bytes = sum(map(len, values))
-        self.bytes_gathered += values_bytes + 4 * len(values)
+        if content_bytes is None:
+            content_bytes = sum(map(len, values))
+        self.bytes_gathered += content_bytes + 4 * len(values)
 
     def body(self, compression: Compression = Compression.NONE) -> bytes:
         """The body; plain if compression does not make it shorter."""
@@ -142,11 +156,12 @@ class BatchBuilder:
         if self._keys is not None:
             flags |= HAS_KEYS
             nulls = None in self._keys
-            parts += _ends_of([key or b"" for key in self._keys])
+            keys = [key or b"" for key in self._keys]
+            parts += _ends_of(keys)
             if nulls:
                 flags |= HAS_NULL_KEYS
                 parts += _padded(_bitmap(self._keys))
-            parts += _padded(b"".join([key for key in self._keys if key]))
+            parts += _padded(b"".join(keys))
         parts += _ends_of(self._values)
         parts += _padded(b"".join(self._values))
         if flags & HAS_DELTAS:

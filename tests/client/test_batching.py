@@ -98,8 +98,11 @@ def test_what_can_be_no_record_is_refused():
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=60), st.integers(-10, 200),
        st.integers(1, 100))  # fmt: skip
 def test_pieces_hold_everything_in_order_and_no_more_than_fits(values, first, each):
-    made = pieces(values, first, each)
+    keys = [None if len(value) % 3 else value for value in values]
+    sizes = [len(value) + len(key or b"") for value, key in zip(values, keys, strict=True)]
+    made = pieces(Piece(values, sum(sizes), keys), first, each)
     assert [value for piece in made for value in piece.values] == values
-    for room, (held, held_bytes) in zip([first] + [each] * len(made), made, strict=False):
-        assert held_bytes == sum(map(len, held))
+    assert [key for piece in made for key in piece.keys or ()] == keys
+    assert sum(piece.content_bytes for piece in made) == sum(sizes)
+    for room, (held, held_bytes, *_) in zip([first] + [each] * len(made), made, strict=False):
         assert len(held) == 1 or held_bytes + 4 * len(held) <= room

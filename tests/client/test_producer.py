@@ -355,3 +355,37 @@ def test_point_10_a_failure_is_raised_once(tmp_path: Path):
                 await producer.flush()
             assert unseen.done()
             await producer.append(b"last")
+
+
+def test_point_15_many_records_with_keys_and_headers(tmp_path: Path):
+    @story(tmp_path, names="a")
+    async def _(s: Story) -> None:
+        values = [b"%d" % n for n in range(30)]
+        keys = [None if n % 3 else bytearray(b"key %d" % n) for n in range(30)]
+        headers = [[("n", b"%d" % n)] if n % 2 else [] for n in range(30)]
+        async with s.client.producer(SHARD, batch_bytes=100) as producer:
+            single = producer.send(b"single")
+            ranges = await producer.append_many(values, keys, headers)
+            assert await single == ranges[0].base - 1
+            await producer.append_many([b"plain"])
+            await producer.append_many([b"keyed"], keys=[b"key"])
+            for wrong in ({"keys": [b"key"]}, {"headers": [()]}, {"keys": ["text", b""]}):
+                with pytest.raises(InvalidRecord):
+                    producer.send_many([b"a", b"b"], **wrong)
+            assert producer.buffered_bytes == 0
+        records = await s.records()
+        assert [each.value for each in records] == [b"single", *values, b"plain", b"keyed"]
+        assert [each.key for each in records] == [
+            None, *[key and bytes(key) for key in keys], None, b"key",
+        ]  # fmt: skip
+        assert [each.headers for each in records] == [(), *map(tuple, headers), (), ()]
+        assert sum(each.count for each in ranges) == 30
+        assert len(ranges) > 3
+
+
+def test_point_15_a_record_over_the_limit_with_its_key(tmp_path: Path):
+    @story(tmp_path, names="a", client_limits=ClientLimits(record_bytes_max=1_000))
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, batch_bytes=1_000) as producer:
+            with pytest.raises(RecordTooLarge):
+                producer.send_many([b"x", bytes(600)], [b"", bytes(600)])
