@@ -24,7 +24,7 @@ KNOWN = {
     _BOOTSTRAP, "subscribe", "startingoffsets", "endingoffsets", "startingtimestamp",
     "failondataloss", "maxoffsetspertrigger", "minpartitions", "columns", "snapshot", "path",
     "filterpushdown", "timeoutms", "compression", "sessions", "shard", "delivery",
-    "journal",
+    "journal", "failonbadtimestamp",
     "tlsauthority", "tlscertificate", "tlskey", "tlsname",
 }  # fmt: skip
 _TABLE_OPTION = "option."
@@ -67,6 +67,7 @@ class Options:
     ending: Offsets | None
     starting_ms: int | None
     fail_on_data_loss: bool
+    fail_on_bad_timestamp: bool
     offsets_per_trigger: int | None
     partitions_min: int | None
     columns: tuple[str, ...]
@@ -112,6 +113,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         known.get("snapshot"),
         _offsets(known, "startingOffsets", shards), _offsets(known, "endingOffsets", shards),
         _number(known, "startingTimestamp"), _flag(known, "failOnDataLoss", True),
+        _flag(known, "failOnBadTimestamp", False),
         _number(known, "maxOffsetsPerTrigger", least=1), _number(known, "minPartitions", least=1),
         _columns(known.get("columns")), _flag(known, "filterPushdown", False),
         _number(known, "timeoutMs", least=1) or 30_000, known.get("compression", "none").lower(),

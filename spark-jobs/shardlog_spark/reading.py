@@ -7,6 +7,7 @@ connections, and holds a few batches at a time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -43,6 +44,7 @@ from shardlog_spark.ranges import LiveRange, SnapshotRange, live_ranges, snapsho
 if TYPE_CHECKING:
     from shardlog.snapshots.manifest import Manifest
 
+_log = logging.getLogger(__name__)
 Entries = Iterable[tuple[Header, memoryview]]
 
 
@@ -233,6 +235,7 @@ def batches(
     """Records with offsets in the partition's range, as Arrow's batches."""
     schema = arrow_schema(options.columns)
     packer = Packer(schema)
+    bad_times = 0
     for header, body in entries:
         if header.kind is not Kind.DATA or header.base >= partition.end:
             if header.kind is Kind.LOST and options.fail_on_data_loss:
@@ -244,6 +247,7 @@ def batches(
             made = record_batch(header, body, partition.shard, schema)
         except (MalformedBatch, CompressionMissing) as failure:
             raise CannotRead(f"{partition.shard!r} at offset {header.base}: {failure}") from failure
+        bad_times += _bad_times(options, partition, header, made)
         skip = max(0, partition.start - header.base)
         stop = min(header.count, partition.end - header.base)
         if skip or stop < header.count:
@@ -255,3 +259,20 @@ def batches(
             continue
         yield from packer.add(made, plain_bytes(body))
     yield from packer.flush()
+    if bad_times:
+        _log.warning("%d timestamps of %r are no dates, and are null", bad_times, partition.shard)
+
+
+def _bad_times(
+    options: Options, partition: LiveRange | SnapshotRange, header: Header, rows: pa.RecordBatch
+) -> int:
+    """How many of an entry's records have a time that is no date; `CannotRead` if none may."""
+    if "timestamp" not in options.columns:
+        return 0
+    count: int = rows.column("timestamp").null_count
+    if count and options.fail_on_bad_timestamp:
+        raise CannotRead(
+            f"{count} timestamps of {partition.shard!r} from offset {header.base} on are outside "
+            "the years 1 to 9999; option failOnBadTimestamp=false reads them as null"
+        )
+    return count

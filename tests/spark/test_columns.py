@@ -15,7 +15,7 @@ from shardlog.transport.compression import Compression
 from shardlog.transport.failures import MalformedBatch
 from shardlog_spark.bodies import BODY_BYTES, bodies
 from shardlog_spark.columns import BYTES, Packer, arrow_schema, record_batch
-from shardlog_spark.failures import CannotWrite
+from shardlog_spark.failures import CannotRead, CannotWrite
 from shardlog_spark.options import COLUMNS, read_options
 from shardlog_spark.ranges import LiveRange
 from shardlog_spark.reading import batches
@@ -175,6 +175,20 @@ def test_B6_dates_beside_what_is_none():
     body = memoryview(builder.body())
     found = record_batch(header(3), body, "orders", arrow_schema(["timestamp"]))
     assert [it and it.year for it in found.column(0).to_pylist()] == [9999, None, 9999]
+
+
+def test_B6_times_that_are_no_dates_are_counted_or_fail(caplog: pytest.LogCaptureFixture):
+    builder = BatchBuilder()
+    for number in range(3):
+        builder.append(b"", timestamp_ms=1_760_000_000 * 10**9 + number)
+    entries = [(header(3), memoryview(builder.body()))]
+    given = {"path": "file:///x", "subscribe": "orders", "columns": "timestamp"}
+    part = LiveRange("orders", 0, 200)
+    (found,) = batches(read_options(given), part, entries)
+    assert found.column(0).null_count == 3
+    assert "3 timestamps of 'orders' are no dates" in caplog.text
+    with pytest.raises(CannotRead, match="3 timestamps of 'orders' from offset 100"):
+        list(batches(read_options({**given, "failOnBadTimestamp": "true"}), part, entries))
 
 
 def test_B7_what_is_gathered_counts_without_compression():
