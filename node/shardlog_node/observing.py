@@ -24,6 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from shardlog.process.http_port import runner_of
 from shardlog.protocol.states import Role
 from shardlog.storage.real_files import RealFile, RealFiles
 from shardlog.storage.volume import Whole
@@ -351,7 +352,7 @@ class Observing:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = runner_of(app)
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         await self._runner.setup()

@@ -22,6 +22,7 @@ from shardlog.coordinator.driver import Control
 from shardlog.coordinator.reporting import ask_members
 from shardlog.metadata.etcd.presence import operators
 from shardlog.metadata.failures import Unavailable
+from shardlog.process.http_port import runner_of
 from shardlog.protocol.shard import Shard, Status
 from shardlog.transport.failures import Unreachable
 from shardlog_operator.nodes import Nodes
@@ -123,7 +124,7 @@ class Directory:
                 web.get("/v1/operators", self._operators_listed),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = runner_of(app)
 
     async def start(self, host: str, port: int) -> str:
         await self._runner.setup()

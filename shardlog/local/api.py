@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
@@ -25,6 +26,7 @@ from shardlog.protocol.coordination import TrimShard
 from shardlog.protocol.shard import Shard
 
 REQUEST_BYTES_MAX = 64 << 10
+BODY_S = 10.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATUS: dict[type[AdministrationFailure], tuple[int, str]] = {
@@ -141,7 +143,11 @@ class Api:
 
 async def _body(request: web.Request) -> Body:
     try:
-        return Body(json.loads(await request.text()))
+        async with asyncio.timeout(BODY_S):
+            text = await request.text()
+        return Body(json.loads(text))
+    except TimeoutError as late:
+        raise BadRequest(f"the body did not come in {BODY_S:.0f} s") from late
     except (ValueError, RecursionError) as error:
         raise BadRequest("the body is no JSON") from error
 

@@ -28,6 +28,7 @@ from shardlog.local.supervisor import log_line
 from shardlog.local.wanted import WantedReplicas
 from shardlog.metadata.failures import MetadataFailure
 from shardlog.metadata.sqlite import SqliteStore
+from shardlog.process.http_port import runner_of
 from shardlog.transport.cluster_key import BadClusterKey, ClusterKey
 from shardlog.transport.control import ControlClient, ControlLimits
 
@@ -63,7 +64,7 @@ async def coordinate(layout: Layout, port: int | None) -> None:
         nodes=lambda: list(nodes.places),
         alive=lambda: [node for node in nodes.places if node in nodes.alive],
     )
-    runner = web.AppRunner(application(administration, nodes, log_line), access_log=None)
+    runner = runner_of(application(administration, nodes, log_line))
     await runner.setup()
     try:
         async with asyncio.TaskGroup() as group:

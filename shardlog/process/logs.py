@@ -11,7 +11,6 @@ import sys
 from typing import Any, Literal
 
 import structlog
-from aiohttp.http_exceptions import HttpProcessingError
 
 Logger = structlog.stdlib.BoundLogger
 
@@ -41,7 +40,6 @@ def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
     logging.captureWarnings(True)
     # It tells of every request, of which a probe makes one each second.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.server").addFilter(_is_own_fault)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -52,12 +50,6 @@ def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-
-
-def _is_own_fault(record: logging.LogRecord) -> bool:
-    """Garbage in place of a request is not: whoever sent it has been told, and may send a lot."""
-    failure = record.exc_info[1] if record.exc_info else None
-    return not isinstance(failure, HttpProcessingError)
 
 
 def logger_of(part: str, **fields: object) -> Logger:
