@@ -65,6 +65,10 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
         snapshot(destination=VOLUME | {"url": "file:///snapshots/../etc"}),
         "url holds no '..'",
     ),
+    "out of the volume in other letters": (
+        snapshot(destination=VOLUME | {"url": "file:///snapshots/%2e%2e/etc"}),
+        "a file:// url holds no '%'",
+    ),
     "no shard's name": (snapshot(shard="Orders.eu"), "shard is the name of a Shard"),
     "no node's name": (snapshot(node="10.0.0.1:7400"), "node is the name of a node's pod"),
     "keep none": (

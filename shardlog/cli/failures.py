@@ -10,13 +10,15 @@ from typing import IO, Any
 import rich_click as click
 
 from shardlog.cli import exit_codes
+from shardlog.cli.escaping import escaped
 
 
 class CommandFailed(click.ClickException):
     """Base of all; the message is one line for a person."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"shardlog: {self.format_message()}", file=file, err=file is None)
+        text = escaped(self.format_message(), "\n")
+        click.echo(f"shardlog: {text}", file=file, err=file is None)
 
 
 class ClusterUnavailable(CommandFailed):

@@ -15,6 +15,7 @@ from shardlog.cli.client import (
     shard_argument,
     until_pipe_closes,
 )
+from shardlog.cli.escaping import escaped
 from shardlog.cli.places import at_option, from_option
 from shardlog.cli.record_format import FORMATS, renderer, table_heading
 
@@ -122,7 +123,7 @@ class Source:
             except UnreadableBatch as failure:
                 if not self._skip:
                     raise
-                click.echo(f"skipped: {failure}", err=True)
+                click.echo(escaped(f"skipped: {failure}"), err=True)
                 begin = start = failure.next
 
     def _blocks_of(self, batch: EntryBatch, start: int, end: int | None) -> Iterator[list[Record]]:
@@ -158,7 +159,7 @@ class Printer:
 
                 width = shutil.get_terminal_size().columns
             click.echo(table_heading())
-        self._render = renderer(output, null, width)
+        self._render = renderer(output, null, width, sys.stdout.isatty())
 
     def __call__(self, found: Iterable[Record]) -> None:
         sys.stdout.buffer.write(self._render(found))

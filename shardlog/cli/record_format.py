@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shardlog.cli.escaping import escaped, json_escaped
+
 if TYPE_CHECKING:
     from shardlog.client import Record
 
@@ -38,13 +40,15 @@ class NoRecord(ValueError):  # noqa: N818 - named after what it is
     """JSON that says nothing that could be appended."""
 
 
-def renderer(output: str, null: bool, width: int | None) -> Render:
-    """`width`: table rows are cut there, None: nowhere."""
+def renderer(output: str, null: bool, width: int | None, terminal: bool = False) -> Render:
+    """`width`: table rows are cut there, None: nowhere.  A `terminal` gets no raw bytes."""
     if output == "json":
         return lambda records: "".join(f"{_json_line(each)}\n" for each in records).encode()
     if output == "table":
         return lambda records: "".join(f"{_row(each, width)}\n" for each in records).encode()
     end = b"\0" if null else b"\n"
+    if terminal:
+        return lambda records: b"".join([_line(each.value) + end for each in records])
     return lambda records: b"".join([part for each in records for part in (each.value, end)])
 
 
@@ -58,7 +62,7 @@ def _json_line(record: Record) -> str:
     _put(found, "value", record.value)
     if record.headers:
         found["headers"] = [_header(name, value) for name, value in record.headers]
-    return json.dumps(found, ensure_ascii=False)
+    return json_escaped(json.dumps(found, ensure_ascii=False))
 
 
 def _header(name: str, value: bytes) -> Json:
@@ -128,9 +132,17 @@ def table_heading() -> str:
     return f"{'OFFSET':>{OFFSET_WIDTH}}   {'TIME':{TIME_WIDTH}}   {'KEY':{KEY_WIDTH}}   VALUE"
 
 
+def time_text(timestamp_ms: int) -> str:
+    """UTC, to the millisecond; or the number, if it is no date."""
+    try:
+        time = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"
+    return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03}"
+
+
 def _row(record: Record, width: int | None) -> str:
-    time = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-    shown = time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{record.timestamp_ms % 1000:03}"
+    shown = time_text(record.timestamp_ms)
     key = "-" if record.key is None else printable(record.key)
     row = f"{record.offset:>{OFFSET_WIDTH}}   {shown}   {key:{KEY_WIDTH}}   "
     row += printable(record.value if width is None else record.value[:width])
@@ -139,7 +151,9 @@ def _row(record: Record, width: int | None) -> str:
 
 def printable(value: bytes) -> str:
     """Text as it is, and what a terminal could take for a command escaped."""
-    text = value.decode(errors="backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return escaped(value.decode(errors="backslashreplace"))
+
+
+def _line(value: bytes) -> bytes:
+    """As `printable`, with its lines and tabs, for a terminal."""
+    return escaped(value.decode(errors="backslashreplace"), "\n\t").encode()

@@ -38,7 +38,7 @@ class PidFile:
 
     def take(self) -> int | None:
         """The open file, locked; None if somebody has it."""
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE)
             os.ftruncate(file, 0)
@@ -89,7 +89,11 @@ class PidFile:
         return True
 
     def _read(self) -> tuple[bool, int | None]:
-        """Whether somebody has it, and what is written there."""
+        """Whether somebody has it, and what is written there.
+
+        The lock of a starter is one for writing, which takes the right to write.  Whoever may only
+        read can lock against writing, and is not believed: the number would be anybody's.
+        """
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -99,7 +103,7 @@ class PidFile:
             text = os.pread(file, 32, 0).strip()
         finally:
             os.close(file)
-        held = struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK
+        held = struct.unpack(_FLOCK, found)[0] == fcntl.F_WRLCK
         return held, int(text) if text.isdigit() else None
 
 

@@ -240,7 +240,10 @@ def _local_directory(url: str) -> Path | None:
         return None
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise BadDestination(f"{url}: a directory is named as file:///DIRECTORY")
-    return Path(unquote(parts.path))
+    path = unquote(parts.path)
+    if ".." in path.split("/") or "\0" in path:
+        raise BadDestination(f"{url}: a directory is named without '..'")
+    return Path(path)
 
 
 def _reason(failure: Exception) -> str:

@@ -19,6 +19,8 @@ from shardlog.transport.compression import Compression
 
 FORMAT = "shardlog-snapshot"
 VERSION = 2
+CREATED_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
 READABLE = (1, VERSION)
 """In version 1 segments are called by their SHA-256."""
 SESSIONS_MAX = 256
@@ -192,14 +194,16 @@ def read_manifest(name: str, data: bytes) -> Manifest:
             ),
             tuple(SegmentInfo.from_json(each) for each in found["segments"]),
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError) as failure:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
         raise Damaged(name, f"it cannot be read: {failure or type(failure).__name__}") from failure
     _check(name, manifest)
     return manifest
 
 
 def _check(name: str, manifest: Manifest) -> None:
-    """The segments follow each other and cover the range."""
+    """It was made at some time, and the segments follow each other and cover the range."""
+    if manifest.created_ms > CREATED_MS_MAX:
+        raise Damaged(name, f"it was created at {manifest.created_ms} ms, which is no date")
     at, parent = manifest.first, manifest.parent
     for segment in manifest.segments:
         if segment.base != at or segment.end <= at or segment.parent != parent:

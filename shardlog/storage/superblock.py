@@ -23,6 +23,8 @@ _GROWN = "superblock.new"
 MAGIC = b"SHARDSUP"
 COPIES = 4
 STRIDE_BYTES = 8192
+COPY_BYTES_MAX = 64 << 20
+"""More than any root has, so that a damaged length costs no more memory."""
 _PREFIX = struct.Struct("<8sIIQQ")
 """magic, CRC32C of all that follows it, format version, sequence, length of the root"""
 _SUMMED_FROM = 12
@@ -81,6 +83,7 @@ class SuperblockFile:
 
     def _make(self, newest: int, data: bytes) -> None:
         """A new file, with room for roots twice as long as this one."""
+        assert _PREFIX.size + len(data) <= COPY_BYTES_MAX, f"a root of {len(data)} bytes"
         stride = self.stride
         while _PREFIX.size + 2 * len(data) > stride:
             stride *= 2
@@ -148,7 +151,7 @@ class SuperblockFile:
             data = file.read(place * self.stride, _PREFIX.size)
             magic, total, version, sequence, length = _PREFIX.unpack(data)
             end = _PREFIX.size + length
-            if magic != MAGIC or end > self.stride:
+            if magic != MAGIC or end > min(self.stride, COPY_BYTES_MAX):
                 return None
             data = file.read(place * self.stride, end)
         except DiskFailed:

@@ -228,6 +228,16 @@ def test_a_table_shows_what_a_terminal_could_mistake(cluster: LocalCluster, shar
     assert second.split()[2:] == ["k", "\u00fc\\t"]
 
 
+def test_S23_a_terminal_gets_no_commands(cluster: LocalCluster, shard: str):
+    run(cluster, "append", shard, "a\x1b[2Jb\tc")
+    ours, theirs = os.openpty()
+    command = [SHARDLOG, "read", shard]
+    subprocess.run(command, stdout=theirs, env=cluster.environment, check=True, timeout=60)
+    assert os.read(ours, 1000).rstrip() == b"a\\x1b[2Jb\tc"
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_the_last_records(cluster: LocalCluster):
     assert run(cluster, "tail", "lines").stdout.splitlines() == LINES[-10:]
     assert run(cluster, "tail", "lines", "-n", "3").stdout.splitlines() == LINES[-3:]

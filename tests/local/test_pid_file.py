@@ -1,7 +1,9 @@
 """Who is running is a question to the kernel, not to a number in a file."""
 
+import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,6 +123,22 @@ def test_who_starts_may_have_threads_of_grpc(tmp_path: Path):
         while not (pid_file.pid() and (tmp_path / f"{name}.log").read_text() == "here\n"):
             assert pid_file.is_held()
         assert pid_file.signal(signal.SIGKILL)
+
+
+def test_S22_a_lock_for_reading_makes_no_stranger_the_process(pid_file: PidFile):
+    with subprocess.Popen(WAITS) as stranger:
+        try:
+            pid_file.path.write_text(f"{stranger.pid}\n")
+            reader = os.open(pid_file.path, os.O_RDONLY)
+            lock = struct.pack("hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(reader, fcntl.F_OFD_SETLK, lock)
+            assert not pid_file.is_held()
+            assert pid_file.pid() is None
+            assert not pid_file.signal(signal.SIGKILL)
+            assert stranger.poll() is None
+            os.close(reader)
+        finally:
+            stranger.kill()
 
 
 def test_who_does_not_stop_is_killed(pid_file: PidFile, tmp_path: Path):

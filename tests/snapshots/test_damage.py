@@ -3,6 +3,7 @@
 import json
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,23 @@ def test_a_manifest_that_is_not_what_it_was(made: tuple[Path, Archive, Manifest]
     try:
         with pytest.raises(Damaged, match=manifest.id):
             archive.manifest(manifest.id)
+    finally:
+        path.write_bytes(whole)
+
+
+def test_S24_a_manifest_of_anything_is_damaged(made: tuple[Path, Archive, Manifest]):
+    top, archive, manifest = made
+    path = top / archive.manifest_name(manifest.id)
+    whole = path.read_bytes()
+    late = replace(manifest, created_ms=10**18).to_bytes()
+    nested = b"[" * 200_000
+    inside = b'{"format": ' + nested
+    try:
+        for odd in (late, nested, inside, b"[]", b"7", b"null", b'"' + b"x" * 100_000 + b'"'):
+            path.write_bytes(odd)
+            with pytest.raises(Damaged, match=manifest.id) as failure:
+                archive.manifest(manifest.id)
+            assert "\n" not in str(failure.value)
     finally:
         path.write_bytes(whole)
 

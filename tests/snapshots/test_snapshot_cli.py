@@ -92,6 +92,8 @@ def test_a_report_names_what_went_wrong(cluster: LocalCluster, tmp_path: Path):
     for shard, place, code, reason in (
         ("none", f"file://{tmp_path}/snapshots", exit_codes.REFUSED, "NoSuchShard"),
         ("orders", "foo://x", exit_codes.USAGE, "BadDestination"),
+        ("orders", f"file://{tmp_path}/%2e%2e/x", exit_codes.USAGE, "BadDestination"),  # S-25
+        ("orders", f"file://{tmp_path}/..", exit_codes.USAGE, "BadDestination"),
         ("orders", f"file://{report}", exit_codes.REFUSED, "DestinationRefused"),
     ):
         report.write_text("")
