@@ -168,6 +168,7 @@ def _choose(c: CoordinatorState, record: Shard, election: Election) -> None:
         followers,
         record.losses,
         record.election,
+        stakes.found(record.losses, election.answers),
     )
     election.asked = (decision.leader, message)
     election.started_ms = c.now_ms

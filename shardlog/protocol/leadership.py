@@ -46,6 +46,7 @@ class Leadership:
         "ensemble",
         "epoch_first",
         "fetching",
+        "found",
         "kept",
         "losses",
         "needless",
@@ -73,14 +74,16 @@ class Leadership:
         kept: Kept,
         sources: tuple[Member, ...],
         losses: tuple[Header, ...] = (),
+        found: tuple[EntryId, ...] = (),
     ) -> None:
         self.ensemble = ensemble
         self.policy = policy
         # What the log must be before the epoch is opened, and who may supply it.
         self.kept = kept
         self.sources = sources
-        # What nobody can supply any more, by the word of people.
+        # What may be given up, by the word of people; but of `found` a copy has answered.
         self.losses = losses
+        self.found = found
         # And which of that stands in the log all the same; told when the epoch is open.
         self.needless: tuple[EntryId, ...] = ()
         self.tries = 0

@@ -82,7 +82,12 @@ def become_leader(r: ReplicaState, envelope: Envelope, message: BecomeLeader) ->
     r.leader = None
     r.history = extended(message.kept.history, Span(r.epoch, message.kept.end, r.election))
     r.lead = lead = Leadership(
-        message.ensemble, message.quorum, message.kept, message.sources, message.losses
+        message.ensemble,
+        message.quorum,
+        message.kept,
+        message.sources,
+        message.losses,
+        message.found,
     )
     lead.operator = envelope.src
     for answer in message.followers:

@@ -27,10 +27,12 @@ from shardlog.protocol.replica_state import ReplicaState
 def settle(r: ReplicaState, lead: Leadership) -> bool:
     """Put markers where what was given up would stand; whether anything was written.
 
-    Only in the place of a bad copy, or of none: what is whole here was not lost.
+    Only in the place of a bad copy, or of none: what is whole here, or elsewhere, was not lost.
     """
     wrote = False
     for lost in sorted(lead.losses):
+        if lost.id in lead.found:
+            continue
         if lost.count and epoch_at(lead.kept.history, lost.base) == lost.epoch:
             wrote = _mark(r, lead, lost) or wrote
     if wrote and r.log.open_tail:

@@ -147,7 +147,10 @@ class Fence(Message):
 
 @value
 class BecomeLeader(Message):
-    """Lead `epoch` with the log `kept`; `sources` have what is bad here, `losses` nobody has."""
+    """Lead `epoch` with the log `kept`; `sources` have what is bad here.
+
+    `losses` may be given up, but for those in `found`, of which a copy has answered.
+    """
 
     epoch: int
     ensemble: Ensemble
@@ -157,6 +160,7 @@ class BecomeLeader(Message):
     followers: tuple[FenceAnswer, ...]
     losses: tuple[Header, ...] = ()
     election: int = 0
+    found: tuple[EntryId, ...] = ()
 
 
 @value

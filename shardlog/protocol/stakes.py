@@ -7,7 +7,7 @@ stretch that nobody can read any more.  What takes its place is told in `losing`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shardlog.protocol.choice import Possible
 from shardlog.protocol.entry import EntryId, Header, Member, unreadable
@@ -37,6 +37,23 @@ def loss_of(entry: EntryId, answers: Mapping[Member, FenceAnswer]) -> Header | N
     if entry.offset < max(answer.commit for answer in answers.values()):
         return None
     return unreadable(entry.epoch, entry.offset, 0)
+
+
+def found(losses: Iterable[Header], answers: Mapping[Member, FenceAnswer]) -> tuple[EntryId, ...]:
+    """The losses of which all entries have answered after all: nothing is to be lost by them."""
+    logs = [Possible(answer) for answer in answers.values()]
+    return tuple(lost.id for lost in losses if lost.count and _is_supplied(lost, logs))
+
+
+def _is_supplied(lost: Header, logs: Sequence[Possible]) -> bool:
+    at = lost.base
+    while at < lost.end:
+        copies = (log.copy_end(lost.epoch, at) for log in logs)
+        reach = max((copy for copy in copies if copy is not None), default=None)
+        if reach is None:
+            return False
+        at = reach
+    return True
 
 
 def _stretches(entry: EntryId, logs: Iterable[Possible]) -> Iterator[Slot]:

@@ -9,7 +9,7 @@ from protocol.test_choice import ABC, MAJORITY, A, B, answer, answers
 from protocol.test_repairing import shard_of_five_entries, struck
 from shardlog.protocol.awaiting import at_stake, awaited
 from shardlog.protocol.choice import Decision, Waiting, decide
-from shardlog.protocol.coordination import Accepted, AcceptLoss, Rejected
+from shardlog.protocol.coordination import Accepted, AcceptLoss, Promote, Rejected
 from shardlog.protocol.effects import ReadFailed
 from shardlog.protocol.entry import EntryId, Kind, unreadable
 from shardlog.protocol.failures import EntryLost
@@ -182,3 +182,43 @@ def test_T3_a_loss_is_of_one_entry_alone(other):
     told = answers(a=answer(A, [1, 1, 1], bad=bad), b=answer(B, [1, 1, 1], bad=bad))
     lost = unreadable(other.epoch, other.offset, 1)
     assert isinstance(decide(told, (ABC,), MAJORITY, losses=(lost,)), Waiting)
+
+
+@pytest.mark.parametrize("leader", ["a", "c"])
+def test_T3_rule_23_H4_4_a_loss_that_a_leader_has_after_all_is_withdrawn(leader):
+    """The operator dies before a leader is told of it, and c, which has the entry, is back.
+
+    If c lacks later ones, another leads, and gets the entry from c: the next leader has it whole.
+    """
+    cluster = shard_of_five_entries()
+    cluster.kill("c")
+    if leader == "a":
+        cluster.append(cluster.register(), 1)
+    struck_two(cluster)
+
+    def die(_: str) -> None:
+        if cluster.record.losses:
+            cluster.kill("op")
+
+    cluster.on_line = die
+    assert isinstance(cluster.command(AcceptLoss(X), "op"), Accepted)
+    assert [lost.id for lost in cluster.record.losses] == [X]
+    cluster.on_line = lambda _: None
+    cluster.kill("b")
+    cluster.revive("c")
+    cluster.revive("op")
+    cluster.run(4000)
+    cluster.revive("b")
+    cluster.run(1000)
+    assert cluster.record.status is Status.STEADY
+    assert cluster.led_by == leader
+    if leader == "a":
+        cluster.command(Promote("c"), "op")
+        cluster.run(4000)
+    assert cluster.record.losses == ()
+    assert all(Kind.LOST not in kinds(node) for node in cluster.nodes.values())
+    # The next time a person is asked again.
+    cluster.kill("c")
+    struck_two(cluster)
+    assert cluster.record.status is Status.ELECTION
+    assert str(X) in str(awaited(cluster.coordinators["op"]))

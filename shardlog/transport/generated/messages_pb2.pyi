@@ -107,7 +107,7 @@ class Fence(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., election: _Optional[int] = ...) -> None: ...
 
 class BecomeLeader(_message.Message):
-    __slots__ = ("epoch", "ensemble", "quorum", "kept", "sources", "followers", "losses", "election")
+    __slots__ = ("epoch", "ensemble", "quorum", "kept", "sources", "followers", "losses", "election", "found")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     QUORUM_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class BecomeLeader(_message.Message):
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
     ELECTION_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ensemble: _containers.RepeatedCompositeFieldContainer[_types_pb2.Member]
     quorum: _types_pb2.QuorumPolicy
@@ -124,7 +125,8 @@ class BecomeLeader(_message.Message):
     followers: _containers.RepeatedCompositeFieldContainer[FenceAnswer]
     losses: _containers.RepeatedCompositeFieldContainer[_types_pb2.Header]
     election: int
-    def __init__(self, epoch: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., quorum: _Optional[_Union[_types_pb2.QuorumPolicy, _Mapping]] = ..., kept: _Optional[_Union[_types_pb2.Kept, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[FenceAnswer, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ..., election: _Optional[int] = ...) -> None: ...
+    found: _containers.RepeatedCompositeFieldContainer[_types_pb2.EntryId]
+    def __init__(self, epoch: _Optional[int] = ..., ensemble: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., quorum: _Optional[_Union[_types_pb2.QuorumPolicy, _Mapping]] = ..., kept: _Optional[_Union[_types_pb2.Kept, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_types_pb2.Member, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[FenceAnswer, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[_types_pb2.Header, _Mapping]]] = ..., election: _Optional[int] = ..., found: _Optional[_Iterable[_Union[_types_pb2.EntryId, _Mapping]]] = ...) -> None: ...
 
 class AddFollower(_message.Message):
     __slots__ = ("epoch", "answer", "standby")
