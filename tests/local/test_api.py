@@ -4,19 +4,24 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from click.testing import CliRunner
 
-from local.nodes_in_process import administered, settled
+from local.nodes_in_process import administered, settled, until
+from shardlog.cli.main import main
 from shardlog.local.administration import Administration
 from shardlog.local.api import REQUEST_BYTES_MAX, application
 from shardlog.local.cluster_file import new_cluster, save
 from shardlog.local.layout import Layout
 from shardlog.local.nodes import Nodes
+from shardlog.metadata.records import decode_shard, encode_shard, shard_key
+from shardlog.protocol.contradiction import ADVICE
 
 Http = TestClient[web.Request, web.Application]
 
@@ -259,3 +264,31 @@ def test_S10_a_trim_beyond_the_end_is_refused_and_one_within_is_logged(tmp_path:
             assert log == ["orders: records below offset 1 are to be dropped"]
 
     asyncio.run(story())
+
+
+def test_rule_21_status_says_in_one_line_why_a_shard_is_halted_and_what_to_do(tmp_path: Path):
+    async def story() -> None:
+        async with served(tmp_path) as (http, administration):
+            await asked(http, "POST", "/v1/shards", json={"name": "orders", "replicas": 1})
+            await settled(administration, "orders", 1)
+            store, key = administration.host.store, shard_key("orders")
+            found = await store.get(key)
+            assert found is not None
+            why = f"b leads another ensemble; {ADVICE}"
+            record = replace(decode_shard(key, found.value), halted=why)
+            await store.compare_and_swap(key, found.version, encode_shard(record))
+            await until(administration, "orders", lambda shard: shard.halted is not None)
+            told = await shown("status", "orders", "--cluster", str(http.make_url("/")))
+            assert f"  halted     {why}" in told.splitlines()
+            told = await shown("status", "--cluster", str(http.make_url("/")))
+            (line,) = [each for each in told.splitlines() if each.startswith("orders")]
+            assert "HALTED" in line
+            assert why in line
+
+    asyncio.run(story())
+
+
+async def shown(*command: str) -> str:
+    result = await asyncio.to_thread(CliRunner().invoke, main, command)
+    assert result.exit_code == 0, result.output
+    return result.output
