@@ -206,7 +206,16 @@ class Volume:
     def shards(self) -> list[str]:
         """Those that have a directory here, formatted or not; names of others are left out."""
         names = {unquote(name): name for name in self.files.list(self.directory)}
-        return [shard for shard, name in names.items() if directory_name(shard) == name]
+        ours = {shard: name for shard, name in names.items() if directory_name(shard) == name}
+        return [shard for shard, name in ours.items() if self._is_directory(name)]
+
+    def _is_directory(self, name: str) -> bool:
+        """One that cannot be read counts: that is its replica's to tell."""
+        try:
+            self.files.list(f"{self.directory}/{name}")
+        except StorageFailure as failure:
+            return not isinstance(failure.__cause__, NotADirectoryError)
+        return True
 
     def open(
         self,

@@ -92,6 +92,7 @@ def test_names_of_shards_do_not_lead_elsewhere(tmp_path: Path) -> None:
     names = ["a/b", "..", ".", "../../x", ".hidden", "a b", "ä%2F", "%2E", "a\nb", "A", "a"]
     (tmp_path / "volume" / "lost+found").mkdir(parents=True)
     (tmp_path / "keep").write_text("mine")
+    (tmp_path / "volume" / "stray").write_text("O3: a file is no shard")
 
     async def body() -> list[Client]:
         async with running(made(WatchedFiles(), tmp_path / "volume")) as volume:
@@ -111,7 +112,7 @@ def test_names_of_shards_do_not_lead_elsewhere(tmp_path: Path) -> None:
     for client, found in zip(clients, reopened(tmp_path / "volume", names), strict=True):
         assert found == client.entries
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keep", "volume"]
-    assert len(list((tmp_path / "volume").iterdir())) == len(names) + 1
+    assert len(list((tmp_path / "volume").iterdir())) == len(names) + 2
 
 
 def test_the_name_of_a_new_volume_is_durable(tmp_path: Path) -> None:
