@@ -6,6 +6,7 @@ happens, all of them are ended by their pid files and their files are removed.
 
 from __future__ import annotations
 
+import secrets
 import signal
 import tempfile
 import time
@@ -122,7 +123,7 @@ def opening_of(shard: str) -> Opening:
         await _next(lane, FrameType.WELCOME)
         lane.transport.writelines(encode_attach(lane.channel, Attach(shard)))
         await _next(lane, FrameType.ATTACHED)
-        lane.transport.writelines(encode_register(lane.channel, 1))
+        lane.transport.writelines(encode_register(lane.channel, 1 + secrets.randbits(62)))
         registered = await _next(lane, FrameType.REGISTERED)
         _, lane.session = FIXED[FrameType.REGISTERED].unpack(registered.payload)
 

@@ -144,7 +144,9 @@ class Machines:
             for node in self.nodes.values():
                 replica = node.replicas.get(shard)
                 if replica is not None and replica.lead is not None:
-                    asked = Envelope(shard, "client", 0, node.name, 0, Register(appended))
+                    asked = Envelope(
+                        shard, "client", 0, node.name, 0, Register(1 + secrets.randbits(62))
+                    )
                     self.step(node, replica, Received(asked))
                     appended += 1
         return appended

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ class OverFrames:
     async def open(self) -> None:
         self._connection.send(encode_attach(1, Attach(SHARD)))
         await self._next(FrameType.ATTACHED)
-        self._connection.send(encode_register(1, 1))
+        self._connection.send(encode_register(1, 1 + secrets.randbits(62)))
         payload = await self._next(FrameType.REGISTERED)
         _, self._session = FIXED[FrameType.REGISTERED].unpack(payload)
 

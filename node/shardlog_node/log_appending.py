@@ -74,7 +74,7 @@ class AppendStream:
     async def _read(self, first: log_pb2.AppendRequest, size: int) -> None:
         """A failure of the stream as a whole is the last thing that is said."""
         try:
-            self._session = first.session or await self._port.register()
+            self._session = first.session or await self._port.register(first.opening)
             self._say(opened(self._session))
             if first.request or first.WhichOneof("content"):
                 await self._take(first, size)

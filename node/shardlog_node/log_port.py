@@ -8,6 +8,7 @@ answers is done here: those to questions wake whoever asked, those to appends ar
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +40,10 @@ _APPEND = FIXED[FrameType.APPEND].pack
 _RESULT = FIXED[FrameType.READ_RESULT].unpack_from
 _LOCATED = FIXED[FrameType.LOCATED].unpack_from
 _TYPE_AT = 4
+
+
+def _random_nonce() -> int:
+    return 1 << 62 | secrets.randbits(62)
 
 
 class Refused(Exception):  # noqa: N818 - named after what happened
@@ -114,9 +119,9 @@ class LogPort:
         fixed = _APPEND(session, request, checksum, count, 0)
         self._channel.append(memoryview(b"".join((fixed, body))))
 
-    async def register(self) -> int:
-        """A new session; raises `Refused`, like all that follow."""
-        session: int = await self._answered(self._channel.register)
+    async def register(self, nonce: int) -> int:
+        """The session that is opened with this nonce; raises `Refused`, like all that follow."""
+        session: int = await self._answered(self._channel.register, nonce or _random_nonce())
         return session
 
     async def tail(self, start: int, bytes_max: int) -> Found:
@@ -143,9 +148,10 @@ class LogPort:
         )
         return found
 
-    async def _answered(self, ask: Callable[[int], None]) -> Any:
-        self._nonce += 1
-        nonce = self._nonce
+    async def _answered(self, ask: Callable[[int], None], nonce: int = 0) -> Any:
+        if not nonce:
+            self._nonce += 1
+            nonce = self._nonce
         future = self._asked[nonce] = asyncio.get_running_loop().create_future()
         try:
             ask(nonce)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from shardlog.client.directory import Directory, directory_of
-from shardlog.client.exchange import Exchange
+from shardlog.client.exchange import Exchange, registration_nonce
 from shardlog.client.failures import ClientFailure, Closed, InvalidArgument
 from shardlog.client.limits import LIMITS, REQUESTS_MAX, ClientLimits
 from shardlog.client.links import Links
@@ -135,10 +135,10 @@ class Client:
         return made
 
     async def register(self, shard: str, *, deadline_ms: int | None = None) -> int:
-        """Open a session for `numbered`; its name is the offset of the entry that opened it."""
+        """Open a session for `numbered`, and return its name; one, however often it takes."""
         what = f"opening a session of {shard!r}"
-        exchange = self._exchange(shard)
-        frame = await exchange.ask(what, encode_register, self._deadline(deadline_ms))
+        exchange, nonce = self._exchange(shard), registration_nonce()
+        frame = await exchange.ask(what, encode_register, self._deadline(deadline_ms), nonce=nonce)
         session: int = _REGISTERED.unpack(frame.payload)[1]
         return session
 

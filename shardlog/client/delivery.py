@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from shardlog.client.background import death_of, start
 from shardlog.client.batching import Request
-from shardlog.client.exchange import Exchange, failure_of
+from shardlog.client.exchange import Exchange, failure_of, registration_nonce
 from shardlog.client.failures import (
     Busy,
     ClientFailure,
@@ -68,6 +68,7 @@ class Delivery:
         """`resumed` is a session that is there, and its last request: it is never given up."""
         self.session = 0
         """0 until it is registered."""
+        self._nonce = 0  # of the registration that is under way
         self._resumed = resumed is not None
         self._over = False  # the session takes no more requests, and waits for its last answers
         self._exchange = exchange
@@ -325,7 +326,11 @@ class Delivery:
             await asyncio.sleep(self._backoff.next_ms() / 1000)
 
     async def _register(self, channel: Channel) -> int:
-        frame = await self._exchange.once(channel, encode_register)
+        """One attempt.  All for one session have the same nonce: the next finds what this began."""
+        if not self._nonce:
+            self._nonce = registration_nonce()
+        frame = await self._exchange.once(channel, encode_register, nonce=self._nonce)
+        self._nonce = 0
         session: int = _REGISTERED.unpack(frame.payload)[1]
         return session
 

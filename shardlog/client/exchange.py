@@ -8,6 +8,7 @@ sessions for that.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from itertools import count
 from random import Random
@@ -53,6 +54,11 @@ def failure_of(shard: str, refusal: Refusal) -> ClientFailure:
     return Refused(shard, refusal)
 
 
+def registration_nonce() -> int:
+    """What tells one registration from all others, and from the nonces of calls."""
+    return 1 << 62 | secrets.randbits(62)
+
+
 class Exchange:
     """Requests to the leader of one shard: reads, and what must not wait for them."""
 
@@ -67,12 +73,17 @@ class Exchange:
         return Backoff(limits.backoff_first_ms, limits.backoff_most_ms, self._random.random)
 
     async def ask(
-        self, what: str, request: Request, deadline: Deadline, tail_wait_ms: int = 0
+        self,
+        what: str,
+        request: Request,
+        deadline: Deadline,
+        tail_wait_ms: int = 0,
+        nonce: int | None = None,
     ) -> Frame:
         """The answer, from whoever leads, however often it takes within the deadline.
 
-        `tail_wait_ms` is how long the node may wait for news: tails do not stand in the way of
-        other reads.
+        Each attempt has a nonce of its own, unless one is given.  `tail_wait_ms` is how long the
+        node may wait for news: tails do not stand in the way of other reads.
         """
         backoff = self.backoff()
         last: ClientFailure | None = None
@@ -84,7 +95,7 @@ class Exchange:
                         channel = await self.route.leader()
                         link = channel.link
                         async with link.tails if tail_wait_ms else link.reads:
-                            return await self.once(channel, request, tail_wait_ms)
+                            return await self.once(channel, request, tail_wait_ms, nonce)
                     except Unavailable as failure:
                         last = failure
                     if channel is not None:
@@ -93,9 +104,12 @@ class Exchange:
         except TimeoutError as failure:
             raise DeadlineExceeded(what, deadline.ms, last) from failure
 
-    async def once(self, channel: Channel, request: Request, expected_ms: int = 0) -> Frame:
+    async def once(
+        self, channel: Channel, request: Request, expected_ms: int = 0, nonce: int | None = None
+    ) -> Frame:
         """One attempt; a refusal is raised as what it means."""
-        nonce = next(self._nonces)
+        if nonce is None:
+            nonce = next(self._nonces)
         answer = await channel.call(nonce, request(channel.number, nonce))
         try:
             said = await self._awaited(channel, answer, expected_ms)

@@ -9,8 +9,6 @@ from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.messages import Appended, ClientRefused, Registered
 from shardlog.protocol.replica_state import ReplicaState
 
-_REGISTER = Kind.REGISTER  # looked up once: every answer asks
-
 
 def answer_committed(r: ReplicaState, lead: Leadership, before: int) -> None:
     """Reply to everyone whose entry is in `[before, commit)`: never earlier (rule 18)."""
@@ -19,10 +17,11 @@ def answer_committed(r: ReplicaState, lead: Leadership, before: int) -> None:
     waiters = lead.waiters
     for header in r.log.between(before, r.commit):
         for waiter in waiters.pop(header.base + header.count, ()):
-            if header.kind is _REGISTER:
-                r.send(waiter.client, Registered(waiter.number, header.base))
+            client, session, number, result = waiter
+            if session:
+                r.send(client, Appended(session, number, result))
             else:
-                r.send(waiter.client, Appended(waiter.session, waiter.number, header.base))
+                r.send(client, Registered(number, result))
 
 
 def answer_reads(r: ReplicaState, lead: Leadership) -> None:

@@ -12,7 +12,7 @@ from shardlog.protocol.entry import Entry, Header, Member
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import Envelope, Membership, Snapshot
-from shardlog.protocol.sessions import Sessions
+from shardlog.protocol.sessions import UNNAMED_LIMITS, SessionLimits, Sessions
 from shardlog.protocol.value import value
 
 # --- events ------------------------------------------------------------------------------------
@@ -92,6 +92,7 @@ class Superblock:
     in_doubt: int = 0
     election: int = 0
     membership: Membership | None = None
+    session_limits: SessionLimits = UNNAMED_LIMITS
 
 
 @value
@@ -231,7 +232,8 @@ class Recovered:
 class Limits:
     """Every bound of a replica, with its unit in the name.
 
-    A leader beats every `heartbeat_ms`; while nothing happens, every `rest_ms`.
+    A leader beats every `heartbeat_ms`; while nothing happens, every `rest_ms`.  `sessions_max` and
+    `replies_max` are for shards that begin under this leader: the log of any other names its own.
     """
 
     heartbeat_ms: int = 50

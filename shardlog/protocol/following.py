@@ -421,9 +421,6 @@ def _whole(r: ReplicaState, snapshot: Snapshot) -> bool:
 
 
 def _take_table(r: ReplicaState, snapshot: Snapshot) -> None:
-    limits = r.limits
-    r.sessions = SessionTable.at(
-        snapshot.end, snapshot.sessions, limits.sessions_max, limits.replies_max
-    )
+    r.sessions = SessionTable.at(snapshot.end, snapshot.sessions, snapshot.session_limits)
     r.commit = max(r.commit, snapshot.end)
     r.apply()

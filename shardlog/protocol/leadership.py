@@ -16,12 +16,15 @@ FETCHING_MAX = 8
 
 
 class Waiter(NamedTuple):
-    """A client that waits for the commit of an entry."""
+    """A client that waits for the commit of an entry.
+
+    `result` is its base; or, for a registration, which has session 0, the session's name.
+    """
 
     client: str
     session: int
     number: int
-    base: int
+    result: int
 
 
 class PendingRead(NamedTuple):
@@ -114,7 +117,7 @@ class Leadership:
         self.resting = False
         self.rested_ms = -1
         # Folded to the end of the log, the uncommitted suffix included: it admits requests.
-        self.tip = SessionTable(0, 0)
+        self.tip = SessionTable()
 
     def members(self) -> Ensemble:
         """The ensemble that is announced: the final one while a change is under way."""

@@ -151,8 +151,18 @@ def open_epoch(r: ReplicaState, lead: Leadership, operator: str) -> None:
 
 
 def start_epoch(r: ReplicaState, lead: Leadership) -> None:
-    """The epoch-start entry (rule 4)."""
-    append(r, lead, Kind.EPOCH_START, 0, 0, 1, b"", 0)
+    """The epoch-start entry (rule 4).  It may start the table of sessions over (rule 22).
+
+    The first of a log names the limits that hold for its whole life.  One behind a loss of which
+    no header is left names them again: whose requests were lost, some replicas may know and others
+    not, and from here on their tables are equal.
+    """
+    sessions_max = replies_max = 0
+    if not r.log.end:
+        sessions_max, replies_max = r.limits.sessions_max, r.limits.replies_max
+    elif losing.leaves_sessions_in_doubt(lead):
+        sessions_max, replies_max, _ = lead.tip.limits
+    append(r, lead, Kind.EPOCH_START, sessions_max, replies_max, 1, b"", 0)
 
 
 def opened(r: ReplicaState, promise: Promise) -> None:
@@ -508,6 +518,7 @@ def describe(r: ReplicaState) -> Snapshot:
         end,
         r.log.checksum_before(end),
         r.sessions.at_rest(),
+        r.sessions.limits,
     )
 
 

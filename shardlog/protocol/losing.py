@@ -57,6 +57,20 @@ def _stands(log: Log, lost: Header) -> bool:
     return all(each.kind not in gone and each.base not in log.marks for each in found)
 
 
+def leaves_sessions_in_doubt(lead: Leadership) -> bool:
+    """Whether a loss without headers lies where the table of sessions was not started over since.
+
+    Replicas that have a marker there, and one that has the entries after all, have other tables.
+    """
+    return any(
+        lost.kind is Kind.UNKNOWN
+        and lost.count
+        and lost.base >= lead.tip.limits.since
+        and epoch_at(lead.kept.history, lost.base) == lost.epoch
+        for lost in lead.losses
+    )
+
+
 def _mark(r: ReplicaState, lead: Leadership, lost: Header) -> bool:
     log, base = r.log, lost.base
     is_bad = base in log.marks

@@ -13,7 +13,7 @@ from shardlog.protocol.failures import Refusal
 from shardlog.protocol.history import History
 from shardlog.protocol.log import Mark
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
-from shardlog.protocol.sessions import Sessions
+from shardlog.protocol.sessions import UNNAMED_LIMITS, SessionLimits, Sessions
 from shardlog.protocol.transferring import Transfer
 from shardlog.protocol.upkeep import Upkeep
 from shardlog.protocol.value import value
@@ -97,6 +97,7 @@ class Snapshot:
     end: int
     head: int
     sessions: Sessions
+    session_limits: SessionLimits = UNNAMED_LIMITS
 
 
 @value
@@ -483,7 +484,7 @@ class Fetched(Message):
 
 @value
 class Register(Message):
-    """Open a session.  `nonce` only pairs the answer with the request."""
+    """Open a session.  `nonce` is a random number other than 0, the same for every try."""
 
     nonce: int
 

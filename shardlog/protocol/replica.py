@@ -152,9 +152,7 @@ class Replica(ReplicaState):
         if self.commit > self.log.end:
             raise ImpossibleState(f"commit {self.commit} beyond the log's end {self.log.end}")
         self.durable_end = self.log.end
-        self.sessions = SessionTable.at(
-            block.sessions_at, block.sessions, limits.sessions_max, limits.replies_max
-        )
+        self.sessions = SessionTable.at(block.sessions_at, block.sessions, block.session_limits)
         self.apply()
         return self
 

@@ -202,7 +202,7 @@ class ReplicaState:
         # Repaired, but not synced yet.
         self.rewrites: list[Rewrite] = []
         # Folded up to the commit offset, or to the first header below it that is unreadable.
-        self.sessions = SessionTable(self.limits.sessions_max, self.limits.replies_max)
+        self.sessions = SessionTable()
         # The snapshot being installed: until it is whole, nothing is acknowledged.
         self.syncing: Snapshot | None = None
         # Who may hold it beside its source, and whose turn it is to be asked.
@@ -337,6 +337,7 @@ class ReplicaState:
                     self.in_doubt,
                     self.election,
                     self.membership,
+                    self.sessions.limits,
                 )
             )
         )

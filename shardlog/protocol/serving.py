@@ -16,9 +16,9 @@ from shardlog.protocol.failures import (
     SessionUnknown,
 )
 from shardlog.protocol.leadership import Leadership, PendingRead, Waiter
-from shardlog.protocol.messages import Append, Appended, Envelope, Read, Register
+from shardlog.protocol.messages import Append, Appended, Envelope, Read, Register, Registered
 from shardlog.protocol.replica_state import ReplicaState
-from shardlog.protocol.sessions import admit
+from shardlog.protocol.sessions import admit, session_of
 
 _DATA = Kind.DATA  # looked up once: every append asks
 
@@ -51,13 +51,32 @@ def register(r: ReplicaState, envelope: Envelope, message: Register) -> None:
     if refusal or r.lead is None:
         r.refuse(envelope, refusal or NotLeader(None))
         return
+    if not message.nonce:
+        r.refuse(envelope, Illegal("a registration needs a nonce other than 0"))
+        return
+    known = r.lead.tip.opened_with(message.nonce)
+    if known is not None:
+        _register_again(r, r.lead, envelope, message, known)
+        return
     refusal = refusal_to_write(r, r.lead)
     if refusal:
         r.refuse(envelope, refusal)
         return
-    header = leading.append(r, r.lead, Kind.REGISTER, 0, 0, 1, b"", 0)
-    wait(r.lead, header.end, Waiter(envelope.src, 0, message.nonce, header.base))
+    header = leading.append(r, r.lead, Kind.REGISTER, 0, message.nonce, 1, b"", 0)
+    wait(r.lead, header.end, Waiter(envelope.src, 0, message.nonce, session_of(header)))
     r.owes_sync = True
+
+
+def _register_again(
+    r: ReplicaState, lead: Leadership, envelope: Envelope, message: Register, session: int
+) -> None:
+    """A registration that is sent again gets the session of the first try, once it is committed."""
+    if session in r.sessions.sessions:
+        r.answer(envelope, Registered(message.nonce, session))
+        return
+    last = r.log.starting_at(lead.tip.sessions[session].used)
+    if last is not None:
+        wait(lead, last.end, Waiter(envelope.src, 0, message.nonce, session))
 
 
 def append(r: ReplicaState, envelope: Envelope, message: Append) -> None:
@@ -92,15 +111,14 @@ def admitted(lead: Leadership, message: Append) -> int | Refusal | None:
 def refusal_of_a_stranger(r: ReplicaState, lead: Leadership, unknown: SessionUnknown) -> Refusal:
     """A client gives its session up when it hears this, so it must not rest on what may be undone.
 
-    An eviction that is committed is final, whoever leads.  One that is not may be cut off.  And of
-    a session that would stand behind our log another leader may know, unless a quorum is with us.
+    An eviction that is not committed may be cut off.  And of a session that is not in our log
+    another leader may know, unless a quorum is with us.
     """
     session, committed = unknown.session, r.sessions
-    if session < committed.applied:
-        if session not in committed.sessions:
-            return unknown
+    if session in committed.sessions:
         return NotReady("the session's eviction is not committed yet")
-    if session < r.log.end:
+    suffix = r.log.between(committed.applied, r.log.end)
+    if any(each.kind is Kind.REGISTER and session_of(each) == session for each in suffix):
         return NotReady("the session is not committed here yet")
     if lead.heard_by_quorum(r.member, r.now_ms - r.limits.quorum_silence_ms):
         return unknown

@@ -1,9 +1,14 @@
 """Client sessions: exactly once in spite of retries.
 
-A session is opened by a REGISTER entry and named by that entry's offset, so a replayed register
-opens another session and can never revive an old one.  Requests of a session are numbered from 1
-and appended one by one; the table is a fold over the log's headers, hence the same on every
-replica that holds the same log, and the reply to a retry is the offset that the first try got.
+A session is opened by a REGISTER entry and named after that entry's checksum, which seals its epoch
+and offset: a name is never given twice, not even where an accepted loss gives an offset again, and
+a replayed register can never revive a session.  The entry also holds the client's nonce, so that a
+registration that is sent again finds the session that the first try opened.
+
+Requests of a session are numbered from 1 and appended one by one.  The table is a fold over the
+log's headers, and so are its limits: the epoch start that names them starts the table over.  Hence
+it is the same on every replica that holds the same log, and the reply to a retry is the offset that
+the first try got.
 
 A leader keeps two tables: one folded to the commit offset, which is what checkpoints and
 snapshots carry, and one folded to the end of the log, by which requests are admitted.
@@ -17,25 +22,45 @@ from typing import NamedTuple
 from shardlog.protocol.entry import Header, Kind
 from shardlog.protocol.failures import Refusal, ReplyForgotten, RequestGap, SessionUnknown
 
+NAME_MASK = (1 << 63) - 1
+"""A name is a positive number in whatever language."""
+
 
 class Session(NamedTuple):
-    """`last` is the last request appended; `replies` are the bases of the latest ones, up to it."""
+    """`last` is the last request appended; `replies` are the bases of the latest ones, up to it.
+
+    `used` is the base of its last entry, `nonce` what its client registered with.
+    """
 
     id: int
     last: int
     replies: tuple[int, ...]
     used: int
+    nonce: int = 0
+
+
+class SessionLimits(NamedTuple):
+    """How many sessions, and replies of each, are kept: the entry at the offset `since` says so."""
+
+    sessions_max: int
+    replies_max: int
+    since: int
+
+
+UNNAMED_LIMITS = SessionLimits(256, 32, 0)
+"""Those of logs in which no epoch start names any.  Never changed: stored logs rest on them."""
 
 
 class OpenSession:
     """The same while it is used: every entry changes one, in place."""
 
-    __slots__ = ("last", "replies", "used")
+    __slots__ = ("last", "nonce", "replies", "used")
 
-    def __init__(self, last: int, replies: Iterable[int], used: int) -> None:
+    def __init__(self, last: int, replies: Iterable[int], used: int, nonce: int) -> None:
         self.last = last
         self.replies = list(replies)
         self.used = used
+        self.nonce = nonce
 
 
 _DATA = Kind.DATA  # looked up once: every entry asks
@@ -44,39 +69,55 @@ Sessions = tuple[Session, ...]
 """A table at rest, ordered by id: what goes into checkpoints and snapshot descriptors."""
 
 
+def session_of(register: Header) -> int:
+    """The name of the session that a REGISTER entry opens.
+
+    One without a nonce was written by an older Shardlog, which named sessions by their offsets.
+    """
+    return register.checksum & NAME_MASK or 1 if register.request else register.base
+
+
 class SessionTable:
     """A fold over the headers in `[0, applied)`."""
 
-    __slots__ = ("applied", "replies_max", "sessions", "sessions_max")
+    __slots__ = ("applied", "limits", "sessions")
 
-    def __init__(self, sessions_max: int, replies_max: int) -> None:
-        self.sessions_max = sessions_max
-        self.replies_max = replies_max
+    def __init__(self, limits: SessionLimits = UNNAMED_LIMITS) -> None:
+        self.limits = limits
         self.sessions: dict[int, OpenSession] = {}
         self.applied = 0
 
     @classmethod
     def at(
-        cls, applied: int, sessions: Sessions, sessions_max: int, replies_max: int
+        cls, applied: int, sessions: Sessions, limits: SessionLimits = UNNAMED_LIMITS
     ) -> SessionTable:
-        table = cls(sessions_max, replies_max)
+        table = cls(limits)
         for each in sessions:
-            table.sessions[each.id] = OpenSession(each.last, each.replies, each.used)
+            table.sessions[each.id] = OpenSession(each.last, each.replies, each.used, each.nonce)
         table.applied = applied
         return table
 
     def at_rest(self) -> Sessions:
         return tuple(
-            Session(id_, each.last, tuple(each.replies), each.used)
+            Session(id_, each.last, tuple(each.replies), each.used, each.nonce)
             for id_, each in sorted(self.sessions.items())
         )
 
     def copy(self) -> SessionTable:
-        return self.at(self.applied, self.at_rest(), self.sessions_max, self.replies_max)
+        return self.at(self.applied, self.at_rest(), self.limits)
+
+    def opened_with(self, nonce: int) -> int | None:
+        """The session that was registered with this nonce, if it is still known."""
+        return next((id_ for id_, each in self.sessions.items() if each.nonce == nonce), None)
 
     def fold(self, headers: Iterable[Header]) -> None:
-        """Apply the next headers; stops before a stretch that cannot be read."""
-        sessions, most = self.sessions, self.replies_max
+        """Apply the next headers; stops before a stretch that cannot be read.
+
+        Behind a marker of entries whose headers are lost no session goes on: nobody knows whose
+        requests they were, but for a replica that has the entries after all.  So a leader that
+        leads with such a loss starts the table over for all.
+        """
+        sessions, most = self.sessions, self.limits.replies_max
         for header in headers:
             kind, base = header.kind, header.base
             if kind is _DATA or (kind is Kind.LOST and header.request):
@@ -87,20 +128,23 @@ class SessionTable:
                     if len(known.replies) > most:
                         del known.replies[:-most]
             elif kind is Kind.REGISTER:
-                self._register(base)
+                self._register(header)
+            elif kind is Kind.EPOCH_START and header.request:
+                sessions.clear()
+                self.limits = SessionLimits(header.session, header.request, base)
+                most = self.limits.replies_max
             elif kind is Kind.LOST:
-                # Nobody knows whose requests were lost: none of the sessions can go on.
                 sessions.clear()
             elif kind is Kind.UNKNOWN:
                 return
             self.applied = base + header.count
 
-    def _register(self, base: int) -> None:
+    def _register(self, header: Header) -> None:
         """Whoever was used longest ago makes room (T7)."""
-        if len(self.sessions) >= self.sessions_max:
-            oldest = min(self.sessions, key=lambda id_: self.sessions[id_].used)
-            del self.sessions[oldest]
-        self.sessions[base] = OpenSession(0, (), base)
+        sessions = self.sessions
+        if len(sessions) >= self.limits.sessions_max:
+            del sessions[min(sessions, key=lambda id_: sessions[id_].used)]
+        sessions[session_of(header)] = OpenSession(0, (), header.base, header.request)
 
 
 def admit(table: SessionTable, session: int, request: int) -> int | Refusal | None:

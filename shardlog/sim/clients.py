@@ -83,7 +83,7 @@ class Client:
         self.name = f"c{number}"
         self.session = 0
         self.request = 0
-        self.nonce = 0
+        self.nonce = number << 32
         self.target = world.node_names[0]
         self.appends: dict[int, Call] = {}
         self.calls: dict[int, Call] = {}

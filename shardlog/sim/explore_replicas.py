@@ -53,7 +53,7 @@ from shardlog.protocol.messages import (
     Message,
 )
 from shardlog.protocol.replica import Replica
-from shardlog.protocol.sessions import SessionTable
+from shardlog.protocol.sessions import UNNAMED_LIMITS, SessionTable
 from shardlog.protocol.states import Role
 from shardlog.sim.explore_messages import Reduction
 from shardlog.sim.explore_values import copied
@@ -156,7 +156,7 @@ def settled(replica: Replica, reduction: Reduction) -> Replica:
 def forget_commit(replica: Replica) -> None:
     if replica.syncing is None and not replica.log.first:
         replica.commit = 0
-        replica.sessions = SessionTable(LIMITS.sessions_max, LIMITS.replies_max)
+        replica.sessions = SessionTable()
 
 
 # --- whole steps -------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def performed(image: Image, effects: Sequence[Effect], reduction: Reduction) -> 
     if block.led < block.epoch:
         block = replace(block, led=0)
     if Reduction.COMMITS in reduction and block.syncing is None and not image.first:
-        block = replace(block, commit=0, sessions_at=0, sessions=())
+        block = replace(block, commit=0, sessions_at=0, sessions=(), session_limits=UNNAMED_LIMITS)
         image = image._replace(ridden_commit=0)
     return image._replace(superblock=block)
 

@@ -92,7 +92,7 @@ class Rehearsal:
     def register(self, number: int) -> int:
         """Open a session; its id."""
         leader = self.leader
-        self.step(leader.node, Received(Envelope(SHARD, CLIENT, 0, *leader, Register(number))))
+        self.step(leader.node, Received(Envelope(SHARD, CLIENT, 0, *leader, Register(number + 1))))
         self.deliver()
         answer = self.told[-1].message
         assert isinstance(answer, Registered)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from shardlog.protocol.entry import Member
 from shardlog.protocol.quorum import Ensemble, reached
+from shardlog.protocol.replica import Replica
+from shardlog.protocol.sessions import SessionLimits, Sessions
 from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
 from shardlog.sim.atlas import reach
@@ -189,11 +191,21 @@ def _differs(node: Node, member: Member, leader: Node) -> str | None:
     theirs = [h.checksum for h in leading.log.between(start, leading.commit)]
     if mine != theirs:
         return "differs from its leader"
+    if _table(replica) != _table(leading):
+        return "has other sessions than its leader"
+    nonces = [session.nonce for session in replica.sessions.at_rest()]
+    if len(set(nonces)) < len(nonces):
+        return "has two sessions of one registration"
     for header in replica.log.between(start, replica.commit):
         slot = node.disk.cache.get(header.base)
         if header.base in replica.log.marks or slot is None or slot.body is not Part.OK:
             return f"has no good copy of {header.id}"
     return None
+
+
+def _table(replica: Replica) -> tuple[int, SessionLimits, Sessions]:
+    sessions = replica.sessions
+    return sessions.applied, sessions.limits, sessions.at_rest()
 
 
 def out_of_reach(world: World) -> str | None:

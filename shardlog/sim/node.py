@@ -105,7 +105,7 @@ class Node:
         disk = self.disk
         recovered = None if self.away else disk.recover()
         archive = disk if isinstance(disk, EngineDisk) else None
-        identity = (world.shard, self.name, options.limits, seal)
+        identity = (world.shard, self.name, options.limits_of(self.name), seal)
         if recovered is None:
             replica = Replica(*identity, archive)
             replica.full = self.away  # nothing can be made there

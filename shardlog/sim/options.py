@@ -141,8 +141,19 @@ class Options:
     # So many entries are kept; the oldest go when there are more.  0: all.
     retained: int = 0
 
+    # Whether nodes differ in how many sessions and replies a shard keeps that begins under them.
+    mixed: bool = False
+
     # The name of the set of options that these come from, see `profiles`.
     profile: str = DEFAULT_PROFILE
+
+    def limits_of(self, node: str) -> Limits:
+        """The limits of one node: in a mixed cluster each is of another release."""
+        if not self.mixed:
+            return self.limits
+        random = Random(f"limits {self.seed} {node}")
+        sessions_max, replies_max = random.choice((2, 3, 16)), random.choice((8, 9, 16))
+        return replace(self.limits, sessions_max=sessions_max, replies_max=replies_max)
 
     @classmethod
     def of(cls, seed: int) -> Options:

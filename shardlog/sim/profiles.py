@@ -33,9 +33,11 @@ def _restores(options: Options) -> Options:
 
 
 def _sessions(options: Options) -> Options:
-    """Clients use each other's sessions."""
+    """Clients use each other's sessions, nodes would keep others, entries are lost with headers."""
     random = Random(f"sessions {options.seed}")
-    return replace(options, steal=random.choice((0.05, 0.2, 0.4)))
+    steal = random.choice((0.0, 0.05, 0.2, 0.4))
+    destroy_every_ms = random.choice((0, 700, 2000))
+    return replace(options, steal=steal, mixed=True, destroy_every_ms=destroy_every_ms)
 
 
 def _relaxed(options: Options) -> Options:

@@ -272,12 +272,14 @@ class StageClient:
         self.name = name
         self.up = True
         self.session = 0
+        self.registered = 0
         self.requests: dict[str, Append] = {}
         self.operations: dict[int, Operation] = {}
         self.reads: dict[int, Operation] = {}
 
     def register(self, node: str) -> None:
-        self._ask(node, Register(1))
+        self.registered += 1
+        self._ask(node, Register(self.stage.number_of(self.name) << 32 | self.registered))
 
     def append(self, text: str, node: str) -> None:
         """The next request of the session; or, for a `text` appended before, that one again."""

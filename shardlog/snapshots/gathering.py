@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shardlog.protocol.entry import Header, Kind
 from shardlog.protocol.header_bytes import ENTRY_HEADER_BYTES
+from shardlog.protocol.sessions import session_of
 from shardlog.snapshots.rooms import ROOM_BYTES, Rooms
 from shardlog.snapshots.segment_bytes import (
     GIVEN_UP,
@@ -95,7 +96,8 @@ class Gathering:
             block.records += header.count
             block.batches += 1
         elif header.kind is Kind.REGISTER:
-            self._sessions[header.base] = Writer(header.base, 0, header.base)
+            name = session_of(header)
+            self._sessions[name] = Writer(name, 0, header.base)
         elif header.kind is Kind.LOST:
             flags = GIVEN_UP
             if header.request:

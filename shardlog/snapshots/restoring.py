@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from shardlog.client.failures import ClientFailure
 from shardlog.client.verification import Fetched
 from shardlog.protocol.entry import Kind
+from shardlog.protocol.sessions import session_of
 from shardlog.snapshots.archive import Archive
 from shardlog.snapshots.failures import Damaged, NotPossible, SnapshotFailure
 from shardlog.snapshots.manifest import Manifest
@@ -72,7 +73,7 @@ async def restore(
     lost = await asyncio.to_thread(given_up, archive, manifest.segments, Wanted())
     restored.given_up = sum(each.end - each.first for each in lost)
     async with client.numbered(shard, session, last, deadline_ms=deadline_ms) as producer:
-        work = _Restoring(client, shard, producer, restored, await target.end())
+        work = _Restoring(client, target, producer, restored, await target.end())
         batches = _batches(archive, manifest, last)
         try:
             while (found := await asyncio.to_thread(next, batches, None)) is not None:
@@ -133,10 +134,15 @@ class _Restoring:
     """Appends, and makes up for control entries."""
 
     def __init__(
-        self, client: Client, shard: str, producer: NumberedProducer, restored: Restored, end: int
+        self,
+        client: Client,
+        target: RawReader,
+        producer: NumberedProducer,
+        restored: Restored,
+        end: int,
     ) -> None:
         self._client = client
-        self._shard = shard
+        self._target = target
         self._producer = producer
         self._restored = restored
         self._end = end
@@ -158,7 +164,8 @@ class _Restoring:
         if base - self._end > PADS_MAX:
             return
         while self._end < base:
-            self._end = await self._client.register(self._shard) + 1
+            await self._client.register(self._target.shard)
+            self._end = await self._target.end()
 
     async def done(self) -> None:
         """All that was appended is acknowledged, and where it ended is known."""
@@ -235,7 +242,7 @@ async def _first_session(target: RawReader) -> int | None:
     async for entries in target.entries(0, await target.end()):
         for entry in entries:
             if entry.header.kind is Kind.REGISTER:
-                return entry.header.base
+                return session_of(entry.header)
             if entry.header.kind is Kind.DATA:
                 raise NotPossible(f"{target.shard!r} has records that do not come from a restore")
     return None

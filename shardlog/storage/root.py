@@ -13,7 +13,7 @@ from shardlog.protocol.effects import Superblock
 from shardlog.protocol.entry import Member
 from shardlog.protocol.history import History, Span
 from shardlog.protocol.messages import Membership, Snapshot
-from shardlog.protocol.sessions import Session, Sessions
+from shardlog.protocol.sessions import UNNAMED_LIMITS, Session, SessionLimits, Sessions
 from shardlog.storage.layout import RecordType
 from shardlog.storage.movement import Record, Records
 
@@ -104,6 +104,13 @@ class _Reader:
     def sessions(self) -> Sessions:
         return tuple(self._session() for _ in range(self.number()))
 
+    def table(self, sessions: Sessions) -> tuple[SessionLimits, Sessions]:
+        """The sessions with the limits of their table, and the nonces, that stand here."""
+        limits = SessionLimits(self.number(), self.number(), self.number())
+        if self.number() != len(sessions):
+            raise Malformed("not one nonce for each session of a table")
+        return limits, tuple(session._replace(nonce=self.number()) for session in sessions)
+
     def _session(self) -> Session:
         name, last, used, replies = (self.number() for _ in range(4))
         return Session(name, last, tuple(self.number() for _ in range(replies)), used)
@@ -125,16 +132,19 @@ def pack_root(root: Root) -> bytes:
     to.number(len(root.records))
     for record in root.records:
         to.number(record.sequence, record.type, record.number, record.epoch, record.offset)
-    _pack_elections(to, block)
+    tables = _has_tables(block)
+    _pack_elections(to, block, tables)
+    if tables:
+        _pack_tables(to, block)
     return b"".join(to.parts)
 
 
-def _pack_elections(to: _Writer, block: Superblock) -> None:
+def _pack_elections(to: _Writer, block: Superblock, needed: bool) -> None:
     """What is known of elections; a root without it was written by an older Shardlog."""
     known = block.membership
     histories = _histories(block)
     named = any(span.election for history in histories for span in history)
-    if not block.election and known is None and not named:
+    if not block.election and known is None and not named and not needed:
         return
     to.number(block.election)
     for history in histories:
@@ -145,6 +155,26 @@ def _pack_elections(to: _Writer, block: Superblock) -> None:
         for member in known.ensemble:
             to.text(member.node)
             to.number(member.incarnation)
+
+
+def _tables(block: Superblock) -> tuple[tuple[SessionLimits, Sessions], ...]:
+    """The table of sessions, and that of the snapshot that is being installed."""
+    begun = block.syncing
+    theirs = (UNNAMED_LIMITS, ()) if begun is None else (begun.session_limits, begun.sessions)
+    return (block.session_limits, block.sessions), theirs
+
+
+def _has_tables(block: Superblock) -> bool:
+    """Whether there is anything that a root of an older Shardlog could not say."""
+    return any(
+        limits != UNNAMED_LIMITS or any(session.nonce for session in sessions)
+        for limits, sessions in _tables(block)
+    )
+
+
+def _pack_tables(to: _Writer, block: Superblock) -> None:
+    for limits, sessions in _tables(block):
+        to.number(*limits, len(sessions), *(session.nonce for session in sessions))
 
 
 def _histories(block: Superblock) -> tuple[History, History]:
@@ -181,6 +211,12 @@ def unpack_root(data: bytes) -> Root:
         if syncing is not None:
             syncing = replace(syncing, history=begun)
         membership = _unpack_membership(of)
+    limits = UNNAMED_LIMITS
+    if of.at < len(data):
+        limits, sessions = of.table(sessions)
+        begun_limits, begun_sessions = of.table(syncing.sessions if syncing else ())
+        if syncing is not None:
+            syncing = replace(syncing, sessions=begun_sessions, session_limits=begun_limits)
     if of.at != len(data):
         raise Malformed("it goes on behind its end")
     return Root(
@@ -203,6 +239,7 @@ def unpack_root(data: bytes) -> Root:
             in_doubt,
             election,
             membership,
+            limits,
         ),
         records,
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from node.cluster import registration
 
 from coordinator.nodes import SHARD, Cluster
 from shardlog.checksum import seal_body
@@ -12,7 +13,7 @@ from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.records import decode_shard, encode_shard, shard_key
 from shardlog.metadata.store import ABSENT, CHANGES_KEPT
 from shardlog.protocol.coordination import Accepted, Contract, CreateShard, Expand, Rejected, Swap
-from shardlog.protocol.messages import Append, Appended, Register, Registered
+from shardlog.protocol.messages import Append, Appended, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
 
@@ -44,7 +45,7 @@ async def append(cluster: Cluster, leader: str, session: int, request: int) -> i
 
 
 async def registered(cluster: Cluster, leader: str) -> int:
-    answer = await cluster.ask(leader, Register(1))
+    answer = await cluster.ask(leader, registration())
     assert isinstance(answer, Registered), answer
     return answer.session
 

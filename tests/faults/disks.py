@@ -19,7 +19,6 @@ from shardlog.storage.layout import ENTRY_HEADER_BYTES, Context
 from shardlog.storage.real_files import RealFiles
 from shardlog.storage.root import Root
 from shardlog.transport.batch import Batch
-from shardlog_node.process import LIMITS
 
 
 def verified(volume: Path) -> None:
@@ -51,9 +50,7 @@ class OnDisk:
     def sessions_at(self, end: int) -> Sessions:
         """The table that this replica would have when it has applied everything below `end`."""
         block = self.root.superblock
-        table = SessionTable.at(
-            block.sessions_at, block.sessions, LIMITS.sessions_max, LIMITS.replies_max
-        )
+        table = SessionTable.at(block.sessions_at, block.sessions, block.session_limits)
         table.fold(header for header in self.headers if table.applied <= header.base < end)
         return table.at_rest()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -49,7 +50,7 @@ def confirmed_reads(number: int) -> list[Buffer]:
 
 
 def registrations(number: int) -> list[Buffer]:
-    return encode_register(CHANNEL, number)
+    return encode_register(CHANNEL, 1 + secrets.randbits(62))  # each a new one
 
 
 def appends(number: int) -> list[Buffer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -31,6 +32,11 @@ nor one that a test holds up, which the loop lets go on."""
 
 def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def registration() -> Register:
+    """Of a session of its own."""
+    return Register(1 + secrets.randbits(62))
 
 
 class Cluster(Control):
@@ -135,7 +141,7 @@ class Cluster(Control):
         return answer.message
 
     async def session(self, node: str, shard: str) -> int:
-        answer = await self.ask(node, shard, Register(1))
+        answer = await self.ask(node, shard, registration())
         assert isinstance(answer, Registered), answer
         return answer.session
 

@@ -35,6 +35,9 @@ class PublicCluster(PlaneCluster):
         self.services: dict[str, LogService] = {}
         self.public: dict[str, str] = {}
 
+    def end(self, node: str, shard: str = "orders") -> int:
+        return self.nodes[node].replicas[shard].replica.log.end
+
     async def begin(self, name: str) -> NodeHost:
         node = await super().begin(name)
         service = LogService(self.planes[name], None, "{node}.example:7403", self.log_limits)

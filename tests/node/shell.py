@@ -22,13 +22,14 @@ from cluster_keys import KEY, key_file
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.bodies import body_of
+from node.cluster import registration
 from node.planes import BareClient
 from shardlog.checksum import seal_body
 from shardlog.coordinator.calls import NodeControl
 from shardlog.coordinator.host import CoordinatorHost
 from shardlog.metadata.memory import Memory
 from shardlog.protocol.coordination import CreateShard
-from shardlog.protocol.messages import Append, Appended, Register, Registered
+from shardlog.protocol.messages import Append, Appended, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Status
 from shardlog.transport.connection import ConnectionLimits
@@ -235,7 +236,7 @@ class Cluster:
 
 async def append(client: BareClient, records: int, size: int = 10) -> None:
     """So many, one after the other, in a session of their own."""
-    session = await client.ask(Register(1))
+    session = await client.ask(registration())
     assert isinstance(session, Registered), session
     for request in range(1, records + 1):
         body = body_of((b"record %d" % request).ljust(size))

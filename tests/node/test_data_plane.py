@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from node.bodies import body_of, body_of_size
+from node.cluster import registration
 from node.planes import BareClient, PlaneCluster
 from shardlog.checksum import seal_body
 from shardlog.protocol.coordination import TrimShard
@@ -57,8 +58,12 @@ def append(session: int, request: int, body: bytes) -> Append:
     return Append(session, request, 1, body, seal_body(body))
 
 
+def end_of(cluster: PlaneCluster, node: str) -> int:
+    return cluster.nodes[node].replicas["orders"].replica.log.end
+
+
 async def session_of(client: BareClient) -> int:
-    answer = await client.ask(Register(1))
+    answer = await client.ask(registration())
     assert isinstance(answer, Registered), answer
     return answer.session
 
@@ -90,22 +95,23 @@ def test_appended_over_the_network_and_read_back(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         for request in range(1, 33):
             client.send(append(session, request, body_of(b"%d" % request)))
         answers = [to_message(await client.next()) for _ in range(32)]
-        assert answers == [Appended(session, n, session + n) for n in range(1, 33)]
+        assert answers == [Appended(session, n, opened + n) for n in range(1, 33)]
         result = await client.ask(Read(5, 0, 100))
         assert isinstance(result, ReadResult)
         assert [entry.body for entry in result.entries] == [
             body_of(b"%d" % n) for n in range(1, 33)
         ]
         found: list[Entry] = []
-        while not found or found[-1].header.end < session + 33:
+        while not found or found[-1].header.end < opened + 33:
             start = found[-1].header.end if found else 0
             found += (await tail(client, start)).entries
         kinds = [entry.header.kind for entry in found]
         assert kinds == [Kind.EPOCH_START, Kind.REGISTER, *[Kind.DATA] * 32]
-        assert (await tail(client, session + 5, 300)).entries[0].header.base == session + 5
+        assert (await tail(client, opened + 5, 300)).entries[0].header.base == opened + 5
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -128,15 +134,16 @@ def test_recent_records_are_read_from_memory_and_others_in_a_thread(
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         client.send(append(session, 1, body_of(b"record")))
         await client.next()
         store = cluster.nodes[leader].replicas["orders"].store
-        while store.durable_end < session + 2:  # two others may have committed it
+        while store.durable_end < opened + 2:  # two others may have committed it
             await asyncio.sleep(0.001)
-        known = store.read_cached(session + 1, session + 2, 1000) is not None
+        known = store.read_cached(opened + 1, opened + 2, 1000) is not None
         assert known or not cached, "this file system does not tell what is in memory"
         threads.clear()
-        (entry,) = (await tail(client, session + 1)).entries
+        (entry,) = (await tail(client, opened + 1)).entries
         assert bytes(entry.body) == body_of(b"record")
         assert any(name.startswith("reads") for name in threads) is not known
 
@@ -145,7 +152,8 @@ def test_a_tail_waits_for_what_comes_and_is_told_when_nothing_does(tmp_path: Pat
     @story(tmp_path, limits=PlaneLimits(tail_wait_ms=200))
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
-        end = session + 1
+        opened = end_of(cluster, leader) - 1
+        end = opened + 1
         empty = await tail(client, end)
         assert (empty.entries, empty.commit) == ((), end)
         async with cluster.client(leader, "orders") as reader:
@@ -160,11 +168,12 @@ def test_offsets_by_time(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         await client.ask(append(session, 1, body_of(b"news")))
         fixed = FIXED[FrameType.LOCATED]
-        for time_ms, offset in ((0, 0), (1 << 62, session + 2)):
+        for time_ms, offset in ((0, 0), (1 << 62, opened + 2)):
             client.connection.send(encode_locate(1, 9, time_ms))
-            assert fixed.unpack((await client.next()).payload) == (9, offset, 0, session + 2)
+            assert fixed.unpack((await client.next()).payload) == (9, offset, 0, opened + 2)
 
 
 def test_those_who_cannot_help_say_so(tmp_path: Path):
@@ -197,6 +206,7 @@ def test_a_batch_over_the_limit_and_one_that_was_damaged_are_refused(tmp_path: P
     @story(tmp_path, limits=PlaneLimits(entry_bytes_max=1000))
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         refused = await client.ask(append(session, 1, body_of_size(1008)))
         assert refused == ClientRefused(
             session, 1, Illegal("a batch of 1008 bytes, more than 1000")
@@ -205,7 +215,7 @@ def test_a_batch_over_the_limit_and_one_that_was_damaged_are_refused(tmp_path: P
         assert isinstance(refused, ClientRefused)
         assert refused.refusal == Illegal("the body does not match its checksum")
         assert await client.ask(append(session, 1, body_of_size(1000))) == Appended(
-            session, 1, session + 1
+            session, 1, opened + 1
         )
         assert cluster.planes[leader].budget.bytes == 0
 
@@ -231,6 +241,7 @@ def test_S13_S20_what_is_no_batch_is_refused_and_moves_nothing(tmp_path: Path):
     @story(tmp_path, "a")
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         for what, (body, count) in POISON.items():
             asked = Append(session, 1, count, body, seal_body(body))
             refused = await client.ask(asked)
@@ -238,7 +249,7 @@ def test_S13_S20_what_is_no_batch_is_refused_and_moves_nothing(tmp_path: Path):
             assert isinstance(refused.refusal, Illegal), what
             assert refused.refusal.reason.startswith("no batch of records: "), what
         answer = await client.ask(append(session, 1, GOOD))
-        assert answer == Appended(session, 1, session + 1)
+        assert answer == Appended(session, 1, opened + 1)
         assert cluster.planes[leader].budget.bytes == 0
 
 
@@ -274,10 +285,11 @@ def test_what_comes_at_once_is_given_to_a_replica_in_parts_and_in_order(
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         for request in range(1, 21):
             client.send(append(session, request, body_of(b"record")))
         answers = [to_message(await client.next()) for _ in range(20)]
-        assert answers == [Appended(session, n, session + n) for n in range(1, 21)]
+        assert answers == [Appended(session, n, opened + n) for n in range(1, 21)]
         assert max(sizes) == 3
 
 
@@ -425,11 +437,12 @@ def test_T3_a_verified_read_has_a_damaged_control_entry_repaired(tmp_path: Path)
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         await client.ask(append(session, 1, body_of(b"news")))
         hosted = cluster.nodes[leader].replicas["orders"]
         while hosted.store.fresh or hosted.store.waiting or hosted.store.running:
             await asyncio.sleep(0.01)
-        place = hosted.store.files.segments.covering(session)
+        place = hosted.store.files.segments.covering(opened)
         assert place is not None
         with open(place.segment.path, "r+b") as file:
             file.seek(place.slot.position + 20)
@@ -437,7 +450,7 @@ def test_T3_a_verified_read_has_a_damaged_control_entry_repaired(tmp_path: Path)
         nonce = 100
         while True:
             nonce += 1
-            client.connection.send(encode_read(1, nonce, session, 1, verified=True))
+            client.connection.send(encode_read(1, nonce, opened, 1, verified=True))
             answer = to_message(await client.next())
             if isinstance(answer, ReadResult):
                 break
@@ -461,14 +474,15 @@ def test_trimmed_offsets_are_told(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         for request in range(1, 11):
             await client.ask(append(session, request, body_of(b"x")))
-        await cluster.coordinator.command("orders", TrimShard(session + 5))
-        while cluster.nodes[leader].replicas["orders"].replica.log.first != session + 5:
+        await cluster.coordinator.command("orders", TrimShard(opened + 5))
+        while cluster.nodes[leader].replicas["orders"].replica.log.first != opened + 5:
             await asyncio.sleep(0.01)
         client.connection.send(encode_read(1, 4, 0, 0, tail=True))
         refused = to_message(await client.next())
-        assert refused == ClientRefused(0, 4, OffsetTrimmed(session + 5))
+        assert refused == ClientRefused(0, 4, OffsetTrimmed(opened + 5))
 
 
 @pytest.mark.parametrize(
@@ -494,6 +508,7 @@ def test_the_leader_stops_and_another_goes_on(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
         session = await session_of(client)
+        opened = end_of(cluster, leader) - 1
         await client.ask(append(session, 1, body_of(b"before")))
         await cluster.stop(leader)
         with pytest.raises(TransportFailure):
@@ -501,7 +516,7 @@ def test_the_leader_stops_and_another_goes_on(tmp_path: Path):
         successor = await cluster.leader("orders", other_than=leader)
         async with cluster.client(successor, "orders") as again:
             answer = await again.ask(append(session, 1, body_of(b"before")))
-            assert answer == Appended(session, 1, session + 1), "a retry (T6)"
+            assert answer == Appended(session, 1, opened + 1), "a retry (T6)"
             answer = await again.ask(append(session, 2, body_of(b"after")))
             assert isinstance(answer, Appended)
             await cluster.begin(leader)

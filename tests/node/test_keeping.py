@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from node.cluster import Cluster
+from node.cluster import Cluster, registration
 from shardlog.checksum import seal_body
 from shardlog.protocol.coordination import CreateShard, Rejected, SetRetention
 from shardlog.protocol.failures import NoReplica, NotLeader, NotReady, OffsetTrimmed
@@ -20,7 +20,6 @@ from shardlog.protocol.messages import (
     Message,
     Read,
     ReadResult,
-    Register,
     Registered,
 )
 from shardlog.protocol.quorum import QuorumPolicy
@@ -63,7 +62,7 @@ async def asked(cluster: Cluster, message: Message) -> Message:
 
 
 async def fill(cluster: Cluster, appends: int) -> None:
-    registered = await asked(cluster, Register(1))
+    registered = await asked(cluster, registration())
     assert isinstance(registered, Registered), registered
     for request in range(1, appends + 1):
         message = Append(registered.session, request, 1, BODY, seal_body(BODY))

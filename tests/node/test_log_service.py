@@ -28,10 +28,10 @@ def test_appended_and_read_back(tmp_path: Path):
     @story(tmp_path, "a b c")
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
+        first = cluster.end(leader)
         for request in range(1, 33):
             await appending.send(request, b"%d" % request, b"and more")
         answers = [await appending.next() for _ in range(32)]
-        first = appending.session + 1
         assert [(it.request, it.base_offset) for it in answers] == [
             (n, first + 2 * (n - 1)) for n in range(1, 33)
         ]
@@ -72,6 +72,7 @@ def test_bodies_as_they_are(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
+        first = cluster.end(leader)
         bodies = [builder.body(), builder.body(Compression.ZSTD), builder.body(Compression.LZ4)]
         for request, body in enumerate(bodies, 1):
             await appending.call.write(encoded(request, body, 2))
@@ -80,7 +81,6 @@ def test_bodies_as_they_are(tmp_path: Path):
         assert [each.batch.body for each in found] == bodies
         assert {each.batch.count for each in found} == {2}
         assert all(each.batch.crc32c == sum_of(each.batch.body) for each in found)
-        first = appending.session + 1
         assert [each.base_offset for each in found] == [first, first + 2, first + 4]
         assert {each.commit_offset for each in found} == {first + 6}
         values = [each.value for each in await records(log.read("orders"))]
@@ -91,7 +91,7 @@ def test_where_a_read_begins_and_ends(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
-        first = appending.session + 1
+        first = cluster.end(leader)
         for request in range(1, 4):
             await appending.append(request, b"a", b"b", b"c")
 
@@ -117,13 +117,13 @@ def test_large_entries_come_in_several_answers_and_small_ones_together(tmp_path:
     @story(tmp_path, log_limits=LogLimits(read_bytes=10_000))
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
+        first = cluster.end(leader) + 500
         await appending.append(1, *[b"%0100d" % n for n in range(500)])
         answers = [each async for each in log.read("orders")]
         assert len(answers) > 4
         assert all(each.base_offset == each.records.records[0].offset for each in answers)
         values = [it.value for each in answers for it in each.records.records]
         assert values == [b"%0100d" % n for n in range(500)]
-        first = appending.session + 501
         for request in range(2, 10):
             await appending.send(request, b"small")
         for _ in range(2, 10):
@@ -213,7 +213,7 @@ def test_the_first_request_may_hold_records(tmp_path: Path):
         )
         opened, answer = await call.read(), await call.read()
         assert (opened.request, opened.WhichOneof("outcome")) == (0, None)
-        assert (answer.request, answer.base_offset) == (1, opened.session + 1)
+        assert (answer.request, answer.base_offset) == (1, cluster.end(leader) - 1)
 
 
 # --- bounds --------------------------------------------------------------------------------------

@@ -161,9 +161,9 @@ def test_trimmed_offsets_are_told(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         appending = await log.open("orders")
+        first = cluster.end(leader) + 4
         for request in range(1, 9):
             await appending.append(request, b"%d" % request)
-        first = appending.session + 5
         await cluster.coordinator.command("orders", TrimShard(first))
         while (refused := await ended_with(log.read("orders", offset=1))) is None:
             await asyncio.sleep(0.01)

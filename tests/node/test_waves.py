@@ -9,9 +9,10 @@ import pytest
 import uvloop
 
 from node.bodies import body_of
+from node.cluster import registration
 from node.planes import BareClient, PlaneCluster
 from shardlog.checksum import seal_body
-from shardlog.protocol.messages import Append, Appended, Envelope, Register, Registered
+from shardlog.protocol.messages import Append, Appended, Envelope, Registered
 from shardlog_node import data_plane
 from shardlog_node.host import NodeHost
 from shardlog_node.waves import BYTES_ENOUGH, LOOKS_MAX, Wave
@@ -183,7 +184,7 @@ def test_clients_with_one_append_each_are_served_together(
     monkeypatch.setattr(Wave, "admit", admitted)
 
     async def loop(client: BareClient) -> list[int]:
-        registered = await client.ask(Register(1))
+        registered = await client.ask(registration())
         assert isinstance(registered, Registered)
         bases = []
         for request in range(1, appends + 1):

@@ -69,6 +69,7 @@ from shardlog.protocol.messages import (
 )
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.replica import Replica
+from shardlog.protocol.sessions import session_of
 from shardlog.protocol.states import Role
 from shardlog.sim.seal import seal, seal_body
 
@@ -98,6 +99,22 @@ def chain(
         headers.append(header)
         start, parent = header.end, header.checksum
     return headers
+
+
+def chain_under(limits: Limits, epochs: Sequence[int]) -> list[Header]:
+    """The same, but its first entry is an epoch start that names the limits of sessions."""
+    first = sealed(
+        seal, epochs[0], 0, 1, Kind.EPOCH_START, limits.sessions_max, limits.replies_max, 0,
+        GENESIS_CHECKSUM, 0,
+    )  # fmt: skip
+    return [first, *chain(epochs[1:], start=1, parent=first.checksum)]
+
+
+def session_at(node: Node, base: int) -> int:
+    """The name of the session that was opened there."""
+    header = node.replica.log.starting_at(base)
+    assert header is not None
+    return session_of(header)
 
 
 def entries(headers: Iterable[Header]) -> tuple[Entry, ...]:

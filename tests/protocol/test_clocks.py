@@ -17,9 +17,9 @@ LONG_MS = 4 * CoordinatorLimits().election_timeout_ms
 def test_T10_timestamps_do_not_fall_when_the_clock_is_set_back():
     leader = leading(LOG)
     stamps = []
-    for step_ms in (HOUR_MS, -HOUR_MS // 2, 5, -HOUR_MS // 4, HOUR_MS):
+    for nonce, step_ms in enumerate((HOUR_MS, -HOUR_MS // 2, 5, -HOUR_MS // 4, HOUR_MS), start=1):
         leader.now_ms += step_ms
-        leader.receive(Register(1), CLIENT)
+        leader.receive(Register(nonce), CLIENT)
         stamps.append(leader.replica.log.headers[-1].timestamp_ms)
     assert stamps == [HOUR_MS] * 4 + [leader.now_ms]
 

@@ -17,6 +17,7 @@ from protocol.harness import (
     refusal,
     restarted,
     sent,
+    session_at,
 )
 from shardlog.protocol.effects import (
     Barrier,
@@ -203,14 +204,14 @@ def test_O3_followers_may_commit_before_the_leaders_own_sync():
     effects = leader.take(Register(1), CLIENT)
     assert {each.to for each in sent(effects, SendEntries)} == {B, C}
     assert not acked(leader, "b", 5)
-    assert only(acked(leader, "c", 5), Registered).session == 4
+    assert only(acked(leader, "c", 5), Registered).session == session_at(leader, 4)
 
 
 def test_O3_nobody_is_answered_before_the_commit():
     leader = leading(LOG)
     acked(leader, "b", 4)
     assert not sent(leader.receive(Register(1), CLIENT), Registered)
-    assert only(acked(leader, "b", 5), Registered).session == 4
+    assert only(acked(leader, "b", 5), Registered).session == session_at(leader, 4)
 
 
 def test_an_ack_of_another_epoch_counts_for_nothing():
@@ -253,7 +254,7 @@ def test_O9_nothing_beyond_the_commit_offset_is_read():
     leader = leading(LOG)
     acked(leader, "b", 4)
     leader.receive(Register(1), CLIENT)
-    leader.receive(Append(4, 1, 1, b"x", 1), CLIENT)
+    leader.receive(Append(session_at(leader, 4), 1, 1, b"x", 1), CLIENT)
     beat = sent(leader.receive(Read(7, 3, 9), CLIENT), Heartbeat)[-1].beat
     assert only(acked(leader, "b", 4, beat), ServeRead).headers == ()
 
@@ -448,7 +449,7 @@ def test_T6_a_retry_of_what_is_not_committed_yet_waits_with_the_first_try():
     acked(leader, "b", 4)
     leader.receive(Register(1), CLIENT)
     acked(leader, "b", 5)
-    ask = Append(4, 1, 1, b"x", 1)
+    ask = Append(session_at(leader, 4), 1, 1, b"x", 1)
     leader.receive(ask, CLIENT)
     assert not sent(leader.receive(ask, CLIENT), Appended)
     assert leader.replica.log.end == 6

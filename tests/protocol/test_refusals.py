@@ -11,6 +11,7 @@ from protocol.harness import (
     Node,
     acked,
     chain,
+    chain_under,
     entries,
     fenced,
     fenced_answer,
@@ -21,6 +22,7 @@ from protocol.harness import (
     refusal,
     restarted,
     sent,
+    session_at,
     snapshot,
 )
 from shardlog.protocol.effects import Limits, ReadFailed, Received, Send, Synced
@@ -84,11 +86,20 @@ from shardlog.protocol.quorum import QuorumPolicy
 A, B, C, D = (Member(node, 1) for node in "abcd")
 ABC = (A, B, C)
 STRANGER = Member("x", 1)
-LOG = chain([1, 1, 1])
-SNAPSHOT = Snapshot(LEADER, history_of(LOG), 1, LOG[0].checksum, 3, LOG[2].checksum, ())
 CONTRACT = Reconfiguration(Operation.CONTRACT, ABC, B, None)
 SWAP = Reconfiguration(Operation.SWAP, ABC, C, D)
 LIMITS = Limits(replies_max=1, appends_inflight_max=2, standby_lag_entries_max=0)
+LOG = chain_under(LIMITS, [1, 1, 1])
+SNAPSHOT = Snapshot(LEADER, history_of(LOG), 1, LOG[0].checksum, 3, LOG[2].checksum, ())
+
+
+def _session() -> int:
+    node = leading(LOG, limits=LIMITS)
+    node.receive(Register(1), CLIENT)
+    return session_at(node, 4)
+
+
+SESSION = _session()
 
 
 # --- replicas in each state --------------------------------------------------------------------
@@ -125,7 +136,7 @@ def repairing() -> Node:
 
 
 def serving() -> Node:
-    """A leads epoch 2 over B and C; session 4 has made two requests; D is a lagging standby."""
+    """A leads epoch 2 over B and C; SESSION has made two requests; D is a lagging standby."""
     node = leading(LOG, limits=LIMITS)
     node.receive(AddFollower(2, fenced_answer("d", LOG), standby=True))
     node.receive(Progress(2, 3), D)
@@ -179,7 +190,7 @@ def with_lost_follower() -> Node:
     return node
 
 
-def append(request, session=4, count=1):
+def append(request, session=SESSION, count=1):
     return Append(session, request, count, b"x", 1)
 
 
@@ -337,6 +348,7 @@ ILLEGAL: dict[str, tuple[Callable[[], Node], Message, Member | str, type[Refusal
     "Append of a forgotten request": (serving, append(1), CLIENT, ReplyForgotten),
     "Append of request 0": (serving, append(0), CLIENT, ReplyForgotten),
     "Append too many": (crowded, append(5), CLIENT, Overloaded),
+    "Register without a nonce": (serving, Register(0), CLIENT, Illegal),
     "Register too many": (crowded, Register(9), CLIENT, Overloaded),
     "Read below the first offset": (trimmed, Read(9, 0, 1), CLIENT, OffsetTrimmed),
 }

@@ -3,16 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlog.protocol.entry import Header, Kind, unreadable
+from shardlog.protocol.entry import Header, Kind, sealed, unreadable
 from shardlog.protocol.failures import ReplyForgotten, RequestGap, SessionUnknown
-from shardlog.protocol.sessions import Session, SessionTable, admit
+from shardlog.protocol.sessions import Session, SessionLimits, SessionTable, admit, session_of
+from shardlog.sim.seal import seal
 
 SESSIONS_MAX = 3
 REPLIES_MAX = 2
 
 
 def table(sessions_max=SESSIONS_MAX):
-    return SessionTable(sessions_max, REPLIES_MAX)
+    return SessionTable(SessionLimits(sessions_max, REPLIES_MAX, 0))
 
 
 def header(base, kind=Kind.DATA, session=0, request=0):
@@ -48,7 +49,7 @@ def logs(draw):
 def test_T6_the_fold_is_the_same_in_pieces_and_after_a_restart(headers, cut):
     whole = folded(headers)
     early = folded(headers[:cut])
-    again = SessionTable.at(early.applied, early.at_rest(), SESSIONS_MAX, REPLIES_MAX)
+    again = SessionTable.at(early.applied, early.at_rest(), early.limits)
     again.fold(headers[cut:])
     assert again.at_rest() == whole.at_rest()
     assert again.applied == whole.applied == headers[-1].end
@@ -129,7 +130,7 @@ def test_T6_the_last_replies_are_kept():
 
 
 def test_T6_replies_kept_by_one_who_kept_more_are_cut_to_what_is_kept_here():
-    found = SessionTable.at(6, (Session(1, 4, (2, 3, 4, 5), 5),), SESSIONS_MAX, REPLIES_MAX)
+    found = SessionTable.at(6, (Session(1, 4, (2, 3, 4, 5), 5),), table().limits)
     found.fold([header(6, Kind.DATA, 1, 5)])
     assert found.at_rest() == (Session(1, 5, (5, 6), 6),)
 
@@ -153,7 +154,39 @@ def test_T3_a_lost_request_is_still_known_where_its_header_is():
     assert admit(found, 1, 2) is None
 
 
-def test_T3_no_session_goes_on_behind_requests_that_nobody_knows():
-    found = folded([header(1, Kind.REGISTER), header(2, Kind.LOST), header(3, Kind.REGISTER)])
-    assert admit(found, 1, 1) == SessionUnknown(1)
-    assert admit(found, 3, 1) is None
+def opening(base, sessions_max=0, replies_max=0):
+    return header(base, Kind.EPOCH_START, sessions_max, replies_max)
+
+
+def test_hole_4_11_tables_are_equal_behind_a_loss_without_headers():
+    """One has a marker where another has the entries: an epoch start says where both start over."""
+    before, behind = header(1, Kind.REGISTER), header(4, Kind.DATA, 1, 3)
+    whole = [header(2, Kind.DATA, 1, 1), header(3, Kind.DATA, 1, 2)]
+    lost = header(2, Kind.LOST)._replace(count=2)
+    over = [opening(5, SESSIONS_MAX, REPLIES_MAX), header(6, Kind.REGISTER)]
+    one, other = folded([before, *whole, behind, *over]), folded([before, lost, behind, *over])
+    assert one.at_rest() == other.at_rest()
+    assert (one.limits, one.applied) == (other.limits, other.applied)
+    assert admit(one, 1, 4) == SessionUnknown(1)
+    assert admit(one, 6, 1) is None
+
+
+def test_hole_4_12_an_epoch_start_names_the_limits_for_all():
+    opened = [opening(0, 1, 1), header(1, Kind.REGISTER), header(2, Kind.REGISTER)]
+    requests = [header(3, Kind.DATA, 2, 1), header(4, Kind.DATA, 2, 2), opening(5)]
+    one, other = (folded([*opened, *requests], table(most)) for most in (3, 64))
+    assert one.at_rest() == other.at_rest() == (Session(2, 2, (4,), 4),)
+    assert one.limits == other.limits == SessionLimits(1, 1, 0)
+
+
+def test_hole_4_3_an_offset_that_is_given_again_names_another_session():
+    first = sealed(seal, 2, 5, 1, Kind.REGISTER, 0, 77, 0, 1, 0)
+    for other in ((3, 5, 77, 0, 1), (2, 6, 77, 0, 1), (2, 5, 78, 0, 1), (2, 5, 77, 0, 2)):
+        epoch, base, nonce, time, parent = other
+        again = sealed(seal, epoch, base, 1, Kind.REGISTER, 0, nonce, time, parent, 0)
+        assert 0 < session_of(again) < 1 << 63
+        assert session_of(again) != session_of(first)
+
+
+def test_a_register_of_an_older_shardlog_names_the_session_by_its_offset():
+    assert session_of(sealed(seal, 2, 5, 1, Kind.REGISTER, 0, 0, 0, 1, 0)) == 5

@@ -9,6 +9,7 @@ from scenarios.words import (
     member,
     members,
     refusal_words,
+    session_word,
     snapshot_words,
 )
 from shardlog.protocol.entry import Header, Kind
@@ -188,9 +189,10 @@ class MessageWords:
             case Register():
                 return "Register"
             case Registered(_, session):
-                return f"session {session}"
+                return f"session {session_word(session)}"
             case Append(session, request, _, body):
-                return f"Append {bytes(body).decode()} (session {session}, request {request})"
+                text, name = bytes(body).decode(), session_word(session)
+                return f"Append {text} (session {name}, request {request})"
             case Appended(_, request, base):
                 return f"appended at {base} (request {request})"
             case Read(_, start):

@@ -42,6 +42,11 @@ def member(who: Member | None) -> str:
     return who.node if who.incarnation <= 1 else str(who)
 
 
+def session_word(session: int) -> str:
+    """The end of its name, which is long."""
+    return f"{session % (1 << 16):04x}"
+
+
 def members(ensemble: Iterable[Member]) -> str:
     return " ".join(member(each) for each in ensemble)
 
@@ -158,7 +163,7 @@ def refusal_words(refusal: Refusal) -> str:
         case UnknownMember(who):
             return f"{member(who)} does not belong here"
         case SessionUnknown(session):
-            return f"session {session} is unknown"
+            return f"session {session_word(session)} is unknown"
         case RequestGap(expected):
             return f"expects request {expected}"
         case ReplyForgotten(oldest):

@@ -46,20 +46,22 @@ class EncodedBatch(_message.Message):
     def __init__(self, count: _Optional[int] = ..., crc32c: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("version", "shard", "session", "request", "records", "batch")
+    __slots__ = ("version", "shard", "session", "request", "records", "batch", "opening")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
     version: int
     shard: str
     session: int
     request: int
     records: Records
     batch: EncodedBatch
-    def __init__(self, version: _Optional[int] = ..., shard: _Optional[str] = ..., session: _Optional[int] = ..., request: _Optional[int] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., batch: _Optional[_Union[EncodedBatch, _Mapping]] = ...) -> None: ...
+    opening: int
+    def __init__(self, version: _Optional[int] = ..., shard: _Optional[str] = ..., session: _Optional[int] = ..., request: _Optional[int] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., batch: _Optional[_Union[EncodedBatch, _Mapping]] = ..., opening: _Optional[int] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("version", "session", "request", "base_offset", "failure")

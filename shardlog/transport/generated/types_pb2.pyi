@@ -107,16 +107,28 @@ class Entry(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Session(_message.Message):
-    __slots__ = ("id", "last", "replies", "used")
+    __slots__ = ("id", "last", "replies", "used", "nonce")
     ID_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     REPLIES_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     id: int
     last: int
     replies: _containers.RepeatedScalarFieldContainer[int]
     used: int
-    def __init__(self, id: _Optional[int] = ..., last: _Optional[int] = ..., replies: _Optional[_Iterable[int]] = ..., used: _Optional[int] = ...) -> None: ...
+    nonce: int
+    def __init__(self, id: _Optional[int] = ..., last: _Optional[int] = ..., replies: _Optional[_Iterable[int]] = ..., used: _Optional[int] = ..., nonce: _Optional[int] = ...) -> None: ...
+
+class SessionLimits(_message.Message):
+    __slots__ = ("sessions_max", "replies_max", "since")
+    SESSIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    REPLIES_MAX_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    sessions_max: int
+    replies_max: int
+    since: int
+    def __init__(self, sessions_max: _Optional[int] = ..., replies_max: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class QuorumPolicy(_message.Message):
     __slots__ = ("replication", "fencing")
@@ -175,7 +187,7 @@ class Kept(_message.Message):
     def __init__(self, history: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., end: _Optional[int] = ..., head: _Optional[int] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("source", "history", "first", "boundary", "end", "head", "sessions")
+    __slots__ = ("source", "history", "first", "boundary", "end", "head", "sessions", "session_limits")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +195,7 @@ class Snapshot(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     HEAD_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_LIMITS_FIELD_NUMBER: _ClassVar[int]
     source: Member
     history: _containers.RepeatedCompositeFieldContainer[Span]
     first: int
@@ -190,7 +203,8 @@ class Snapshot(_message.Message):
     end: int
     head: int
     sessions: _containers.RepeatedCompositeFieldContainer[Session]
-    def __init__(self, source: _Optional[_Union[Member, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., first: _Optional[int] = ..., boundary: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
+    session_limits: SessionLimits
+    def __init__(self, source: _Optional[_Union[Member, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., first: _Optional[int] = ..., boundary: _Optional[int] = ..., end: _Optional[int] = ..., head: _Optional[int] = ..., sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ..., session_limits: _Optional[_Union[SessionLimits, _Mapping]] = ...) -> None: ...
 
 class Membership(_message.Message):
     __slots__ = ("epoch", "election", "ensemble")

@@ -25,7 +25,7 @@ from shardlog.protocol.effects import (
 from shardlog.protocol.entry import Member
 from shardlog.protocol.history import History, Span
 from shardlog.protocol.messages import Snapshot
-from shardlog.protocol.sessions import Session
+from shardlog.protocol.sessions import UNNAMED_LIMITS, Session, Sessions
 from shardlog.storage.store import Store
 from storage.damage import contents
 from storage.driver import Driver, begun
@@ -93,14 +93,25 @@ def block_of(block: Superblock) -> dict[str, Any]:
         "history": spans_of(block.history),
         "commit": block.commit,
         "sessions_at": block.sessions_at,
-        "sessions": block.sessions,
+        "sessions": sessions_of(block.sessions),
         "syncing": None if block.syncing is None else snapshot_of(block.syncing),
         "in_doubt": block.in_doubt,
     }
 
 
 def snapshot_of(snapshot: Snapshot) -> dict[str, Any]:
-    return asdict(snapshot) | {"history": spans_of(snapshot.history)}
+    told = asdict(snapshot) | {
+        "history": spans_of(snapshot.history),
+        "sessions": sessions_of(snapshot.sessions),
+    }
+    if snapshot.session_limits == UNNAMED_LIMITS:
+        del told["session_limits"]
+    return told
+
+
+def sessions_of(sessions: Sessions) -> list[tuple[object, ...]]:
+    """The sessions; a nonce that is not known is left out, as older versions do."""
+    return [each if each.nonce else each[:4] for each in sessions]
 
 
 def spans_of(history: History) -> list[tuple[int, ...]]:
