@@ -47,7 +47,10 @@ class LogService:
         usual = ControlLimits(message_bytes_max=message_bytes)
         # By itself gRPC lets the window of a fast stream grow, however many streams there are.
         window = ("grpc.http2.lookahead_bytes", self._limits.window_bytes)
-        options = [*usual.options(), ("grpc.http2.bdp_probe", 0), window]
+        # One long record of a compressed entry is one answer.
+        answer_bytes = self._limits.plain_bytes_max + AROUND_BYTES
+        options = dict(usual.options()) | {"grpc.max_send_message_length": answer_bytes}
+        options |= dict([("grpc.http2.bdp_probe", 0), window])
         calls = {
             "Append": grpc.stream_stream_rpc_method_handler(self._append),
             # On the wire this is one request and many answers: here the request is waited for.
@@ -56,7 +59,7 @@ class LogService:
         credentials = tls.of_node() if tls is not None else None
         # Not gRPC's own bound, which health calls count against too.
         self._crowd = Crowd(self._limits.streams_max, self._limits.streams_per_peer_max)
-        self._listener = GrpcListener(SERVICE, calls, options, credentials)
+        self._listener = GrpcListener(SERVICE, calls, list(options.items()), credentials)
 
     @property
     def streams(self) -> int:

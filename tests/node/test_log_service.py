@@ -276,6 +276,23 @@ def test_a_stream_too_many(tmp_path: Path):
         assert (await streams[0].append(1, b"x")).WhichOneof("outcome") == "base_offset"
 
 
+def test_a_record_that_is_longer_than_a_request_may_be_is_read(tmp_path: Path):
+    """It came compressed."""
+    value = bytes(9 << 20)
+
+    @story(tmp_path)
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        builder = BatchBuilder()
+        builder.append(value)
+        stream = await log.open("orders")
+        await stream.call.write(encoded(1, builder.body(Compression.ZSTD), 1))
+        assert (await stream.next()).WhichOneof("outcome") == "base_offset"
+        options = [("grpc.max_receive_message_length", 16 << 20)]
+        async with grpc.aio.insecure_channel(cluster.public[leader], options) as channel:
+            (record,) = await records(Log(channel).read("orders"))
+        assert record.value == value
+
+
 def test_S09_nobody_takes_all_streams_and_health_is_told_nevertheless(tmp_path: Path):
     limits = LogLimits(streams_max=4, streams_per_peer_max=2)
 
