@@ -3,6 +3,8 @@ SEEDS ?= 500
 MINUTES ?= 10
 SEED ?= 1
 ENGINE_SEEDS ?= 50
+PROFILE_SEEDS ?= 50
+PROFILES := restores relaxed losses retention identity sessions
 KEEP ?= 0
 
 VENV := .venv
@@ -45,10 +47,11 @@ check: setup ## Lint, format check, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: setup ## All tests, then SEEDS simulated runs (some on the storage engine), mutants, exploration
+test: setup ## All tests, then SEEDS simulated runs (some on the engine, some by profile), mutants, exploration
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 15
 	$(BIN)/shardlog sim run --seeds $(SEEDS)
 	$(BIN)/shardlog sim run --seeds $(ENGINE_SEEDS) --engine
+	for each in $(PROFILES); do $(BIN)/shardlog sim run --profile $$each --seeds $(PROFILE_SEEDS) || exit; done
 	$(BIN)/shardlog sim mutants
 	$(BIN)/shardlog sim explore
 

@@ -43,10 +43,12 @@ def of_report(record: Shard, report: StatusReport) -> str | None:
 def _left_behind(record: Shard, report: StatusReport) -> bool:
     """Whether the leader has completed a change of which the record says that it did not get far.
 
-    COMMIT is written before the leader is told of it, and what was aborted never came so far.
+    COMMIT is written before the leader is told of it, and what was aborted never came so far.  Who
+    leads an epoch from before the last change was deposed meanwhile, and has not heard of it.
     """
     if record.change is None:
-        return report.epoch < record.epoch and not _known(record).issuperset(report.ensemble)
+        later = record.changed_in <= report.epoch < record.epoch
+        return later and not _known(record).issuperset(report.ensemble)
     preparing = record.phase is Phase.PREPARE and report.epoch == record.epoch
     return preparing and set(report.ensemble) == set(record.change.after)
 

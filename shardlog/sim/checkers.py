@@ -65,6 +65,8 @@ class ChainChecker(Observer):
         self.requests: set[tuple[int, int]] = set()
         # How far each node's commit offset has been compared.
         self.checked: dict[str, int] = {}
+        # Of which incarnation that is.
+        self.checked_of: dict[str, int] = {}
         self.led: set[tuple[str, int]] = set()
         # Stretches that went before anybody could look.
         self.unseen: list[tuple[int, int]] = []
@@ -82,8 +84,10 @@ class ChainChecker(Observer):
         self.highest = max(self.highest, replica.commit)
         if replica.commit > checked:
             self.checked[node] = self._compare(node, replica, checked)
+            self.checked_of[node] = replica.incarnation
         elif replica.commit < checked:
-            if replica.role is not Role.NOT_MEMBER:
+            # One step may hold both the end of a replica and the making of the next.
+            if replica.incarnation == self.checked_of.get(node, replica.incarnation):
                 raise SafetyFailure(
                     "NoLogDivergence", f"{node} took back commit {checked} to {replica.commit}"
                 )

@@ -46,6 +46,7 @@ from shardlog.protocol.effects import (
 )
 from shardlog.protocol.entry import GENESIS_CHECKSUM, Entry, Header
 from shardlog.protocol.failures import ImpossibleState
+from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.recovery import classify
 from shardlog.sim.scheduler import Scheduler
 from shardlog.sim.slot import Part, Slot
@@ -400,6 +401,13 @@ class ModelDisk:
         self.stable = found.slots
         self.cache = dict(found.slots)
         self.cached_superblock = self.superblock
+        unknown = bool(found.headers) and not found.headers[-1].count
+        if self.ridden_commit > found.end and not (unknown or self.relaxed):
+            # A real store refuses to start (V2).
+            raise SafetyFailure(
+                "ContextInLog",
+                f"a commit context of {self.ridden_commit} in a log that ends at {found.end}",
+            )
         durable = max(self.superblock.commit, self.ridden_commit, self.first)
         commit = min(durable, found.end)
         return Recovered(

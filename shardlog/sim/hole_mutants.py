@@ -5,20 +5,98 @@ from __future__ import annotations
 from typing import Any
 
 from shardlog.protocol import (
+    answering,
     contradiction,
     electing,
+    following,
     history,
     leading,
     losing,
+    reconfiguring,
     replica_state,
     serving,
     tending,
+    trimming,
 )
+from shardlog.protocol.coordinator_state import CoordinatorState
+from shardlog.protocol.entry import Member
+from shardlog.protocol.failures import NoReplica, Refusal
+from shardlog.protocol.leadership import Leadership, PendingRead
+from shardlog.protocol.messages import Destroy, Envelope, FenceAnswer
 from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import SessionTable
+from shardlog.protocol.shard import Joining, Shard
+from shardlog.protocol.states import Role
 from shardlog.sim.mutant import Mutant, always
 
 _APPLY: Any = ReplicaState.apply
+_ADD_CURSOR: Any = leading.add_cursor
+_NAME: Any = vars(reconfiguring)["_name"]
+_ADVANCE: Any = leading.advance
+
+
+def _doubt_breaks_promises(
+    r: ReplicaState, lead: Leadership, answer: FenceAnswer, standby: bool
+) -> Refusal | None:
+    cursor = lead.cursors.get(answer.member)
+    promised = cursor.promised if cursor else 0
+    refusal: Refusal | None = _ADD_CURSOR(r, lead, answer, standby)
+    if cursor is not None:
+        cursor.promised = promised
+    return refusal
+
+
+def _count_any_refusal(
+    c: CoordinatorState, member: Member, envelope: Envelope, no: NoReplica
+) -> None:
+    if member.node == envelope.src and member.incarnation != no.incarnation:
+        c.lost[member] = c.lost.get(member, 0) + 1
+
+
+def _name_or_destroy(c: CoordinatorState, record: Shard, joining: Joining) -> None:
+    """A replica that is there after all goes, because it was said to be lost."""
+    told = c.created.get(joining.node)
+    if told is not None and joining.old == (joining.node, told):
+        c.created.clear()
+        c.send(joining.old, Destroy())
+    else:
+        _NAME(c, record, joining)
+
+
+def _commit_silently(r: ReplicaState, lead: Leadership, commit: int) -> None:
+    r.advance_commit(commit)
+
+
+def _advance_and_answer(r: ReplicaState, lead: Leadership) -> None:
+    before = r.commit
+    _ADVANCE(r, lead)
+    answering.answer_committed(r, lead, before)
+
+
+def _ack_at_odds(r: ReplicaState) -> bool:
+    return r.role is Role.FOLLOWER and r.syncing is None
+
+
+def _confirmed_by_the_last_beat(r: ReplicaState, lead: Leadership, read: PendingRead) -> bool:
+    return lead.echoed_by_quorum(r.member, read.beat - 1)
+
+
+def _trim_to_the_commit(r: ReplicaState, lead: Leadership) -> None:
+    last = r.log.headers[-1].base if r.log.headers else r.log.first
+    wanted = min(lead.trimmed, r.sessions.applied, r.durable_end, last)
+    holding = r.log.covering(wanted)
+    if wanted == lead.trimmed:
+        lead.trimmed = 0
+    first = wanted if holding is None else holding.base
+    if r.log.first < first and (holding is not None or wanted >= r.log.end):
+        following.trim(r, first)
+        r.owes_sync = True
+
+
+UNNAMED = tuple(
+    (module, "same_election", always(True))
+    for module in (electing, history, leading, replica_state, tending)
+)
 
 
 def _by_own_limits(self: ReplicaState) -> None:
@@ -37,10 +115,7 @@ HOLES = (
         "a promise is to an epoch, whichever election began it",
         ("rule_21_H4_1",),
         13,
-        tuple(
-            (module, "same_election", always(True))
-            for module in (electing, history, leading, replica_state, tending)
-        ),
+        UNNAMED,
         "restores",
     ),
     Mutant(
@@ -82,5 +157,74 @@ HOLES = (
         22,
         ((SessionTable, "opened_with", always(None)),),
         "sessions",
+    ),
+    Mutant(
+        "acks_off_the_chain",
+        "who holds another entry goes on acknowledging, and elections have no names",
+        ("T1_H4_10",),
+        11,
+        (*UNNAMED, (following, "may_ack", _ack_at_odds)),
+        "restores",
+    ),
+    Mutant(
+        "loss_never_withdrawn",
+        "what was given up and is there after all stays given up",
+        ("rule_23_H4_4",),
+        8,
+        ((losing, "needless", always(())),),
+        "losses",
+    ),
+    Mutant(
+        "doubt_is_a_lost_disk",
+        "a follower that says that its tail is in doubt is held to what it acknowledged",
+        ("rule_15_H4_6",),
+        29,
+        ((leading, "add_cursor", _doubt_breaks_promises),),
+        "relaxed",
+    ),
+    Mutant(
+        "late_refusals_counted",
+        "refusals of an earlier incarnation speak of the present one, which goes",
+        ("rule_12_H4_7",),
+        5,
+        (
+            (tending, "_count_lost", _count_any_refusal),
+            (reconfiguring, "_name", _name_or_destroy),
+        ),
+        "identity",
+    ),
+    Mutant(
+        "false_alarm_destroys",
+        "a replica whose volume was away goes when that is back",
+        ("rule_12_a_false_alarm",),
+        11,
+        ((reconfiguring, "_name", _name_or_destroy),),
+        "identity",
+    ),
+    Mutant(
+        "waiter_stranded",
+        "what a syncing follower tells of the commit offset answers nobody",
+        ("rule_18_H4_9",),
+        1,
+        (
+            (leading, "commit_to", _commit_silently),
+            (leading, "advance", _advance_and_answer),
+        ),
+        "retention",
+    ),
+    Mutant(
+        "read_by_an_older_beat",
+        "a read is confirmed by a heartbeat that was sent before it came",
+        ("O9",),
+        1,
+        ((answering, "confirmed", _confirmed_by_the_last_beat),),
+    ),
+    Mutant(
+        "trimmed_to_the_commit",
+        "the last committed entry is trimmed where more is written behind it",
+        ("T10_the_last_committed",),
+        10,
+        ((trimming, "trim_more", _trim_to_the_commit),),
+        "retention",
     ),
 )

@@ -7,13 +7,16 @@ import pytest
 from protocol.cluster import Cluster
 from protocol.harness import (
     LEADER,
+    SHARD,
     chain,
     fenced,
     follower,
+    leading,
     only,
     refusal,
     sent,
 )
+from shardlog.protocol import contradiction
 from shardlog.protocol.contradiction import ADVICE
 from shardlog.protocol.coordination import (
     Command,
@@ -24,7 +27,7 @@ from shardlog.protocol.coordination import (
     Rejected,
     Swap,
 )
-from shardlog.protocol.entry import Entry
+from shardlog.protocol.entry import Entry, Member
 from shardlog.protocol.failures import DifferentEntry, OtherElection
 from shardlog.protocol.messages import (
     Ack,
@@ -37,9 +40,12 @@ from shardlog.protocol.messages import (
     FenceAnswer,
     Heartbeat,
     Refused,
+    StatusReport,
+    StatusRequest,
 )
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.states import Role
 
 LONG_MS = 4 * CoordinatorLimits().election_timeout_ms
 
@@ -304,3 +310,14 @@ def test_rule_21_members_that_the_record_knows_contradict_nothing():
     assert cluster.record.epoch > promised
     assert cluster.leader().disk.entries[offset].body == b"written"
     written(cluster)
+
+
+def test_rule_21_a_deposed_leader_from_before_the_last_change_contradicts_nothing():
+    """It was cut off when another one was elected and a member was swapped, and answers a poll."""
+    cut_off = leading(chain([1, 1]), epoch=5)
+    report = only(cut_off.receive(StatusRequest(9)), StatusReport)
+    a, b, c, d = (Member(name, 1) for name in "abcd")
+    assert (report.role, report.ensemble) == (Role.LEADER, (a, b, c))
+    record = Shard(SHARD, Status.STEADY, 9, b, (a, b, d), changed_in=8)
+    assert contradiction.of_report(record, report) is None
+    assert contradiction.of_report(replace(record, changed_in=4), report) is not None

@@ -19,13 +19,14 @@ from protocol.harness import (
     history_of,
     lead_of,
     leading,
+    only,
     restarted,
     sent,
 )
 from shardlog.protocol.choice import Decision, Waiting, decide
 from shardlog.protocol.coordination import AbortChange, Expand, Promote
 from shardlog.protocol.effects import Limits
-from shardlog.protocol.entry import Header, Kind, Member, sealed
+from shardlog.protocol.entry import Header, Kind, Member, sealed, unreadable
 from shardlog.protocol.failures import NoReplica
 from shardlog.protocol.history import Span
 from shardlog.protocol.log import Mark
@@ -34,6 +35,7 @@ from shardlog.protocol.messages import (
     Announce,
     Append,
     Appended,
+    BecameLeader,
     BecomeLeader,
     Destroy,
     Entries,
@@ -359,3 +361,15 @@ def test_T13_H4_14_those_in_reach_who_failed_to_lead_are_tried_again_in_turn():
     cluster.run_until(lambda: cluster.record.leader is not None, 3 * LONG_MS)
     assert cluster.led_by == "a"
     assert cluster.leader().replica.log.end == cluster.nodes["b"].replica.log.end
+
+
+def test_rule_23_H4_4_a_leader_that_has_what_was_given_up_says_so():
+    leader = restarted("a", chain([1, 1, 1]))
+    leader.receive(Fence(2))
+    answer = fenced_answer("b", chain([1, 1, 1]), 2)
+    kept = Kept(history_of(chain([1, 1, 1])), 3, leader.replica.log.head_checksum)
+    members = tuple(Member(name, 1) for name in "abc")
+    lost = unreadable(1, 2, 0)
+    asked = BecomeLeader(2, members, MAJORITY, kept, (answer.member,), (answer,), (lost,))
+    effects = leader.receive(asked)
+    assert only(effects, BecameLeader).needless == (lost.id,)

@@ -1,8 +1,8 @@
 """What a restart takes up again, what rides along with entries, and what a trim keeps first."""
 
-from protocol.harness import LEADER, chain, entries, follower, only
+from protocol.harness import CLIENT, LEADER, acked, chain, entries, follower, leading, only
 from shardlog.protocol.effects import Barrier, TrimLog, WriteEntries, WriteSuperblock
-from shardlog.protocol.messages import Entries, Heartbeat
+from shardlog.protocol.messages import Entries, Heartbeat, Register
 
 LOG = chain([1, 1, 1, 1])
 
@@ -29,3 +29,13 @@ def test_V3_the_table_of_sessions_is_kept_before_anything_is_trimmed():
     at = kinds.index(WriteSuperblock)
     assert kinds[at : at + 3] == [WriteSuperblock, Barrier, TrimLog]
     assert only(effects, WriteSuperblock).superblock.sessions_at == 4
+
+
+def test_V2_durable_here_is_what_the_commit_context_tells_whatever_others_hold():
+    leader = leading(LOG)
+    acked(leader, "b", 5)
+    leader.take(Register(1), CLIENT)
+    acked(leader, "b", 6)
+    acked(leader, "c", 6)
+    assert (leader.replica.commit, leader.replica.durable_end) == (6, 5)
+    assert only(leader.take(Register(2), CLIENT), WriteEntries).commit == 5
