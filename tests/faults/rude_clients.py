@@ -68,12 +68,15 @@ def unfinished_frames(number: int) -> list[Buffer]:
 class RudeClient:
     """Connects again whenever it is dismissed; `asked` and `dismissed` count."""
 
-    def __init__(self, address: str, shard: str, ask: Ask, at_once: int) -> None:
+    def __init__(
+        self, address: str, shard: str, ask: Ask, at_once: int, role: Role = Role.CLIENT
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._address = host, int(port)
         self._shard = shard
         self._ask = ask
         self._at_once = at_once
+        self._role = role
         self._socket: socket.socket | None = None
         self._left = b""
         self._number = 0
@@ -103,7 +106,8 @@ class RudeClient:
         self._socket = made = socket.socket()
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES_MAX)
         made.connect(self._address)
-        hello = encode_hello(Hello(Role.CLIENT, "rude", FRAME_BYTES_MAX))
+        nonce = bytes(32) if self._role is Role.NODE else b""  # which proves nothing
+        hello = encode_hello(Hello(self._role, "rude", FRAME_BYTES_MAX, nonce=nonce))
         made.sendall(joined([hello]))
         made.recv(1)  # of its welcome: before it, frames must be short
         made.sendall(joined([encode_attach(CHANNEL, Attach(self._shard))]))

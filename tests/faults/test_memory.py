@@ -29,6 +29,7 @@ from faults.rude_clients import (
     unfinished_frames,
 )
 from faults.saturation import RECORD, Growth, Saturation
+from shardlog.transport.handshake import Role
 
 MORE_MIB = 64
 WARM_UP_MIB = 48
@@ -38,14 +39,15 @@ MORE_BY_CLIENTS_MIB = 192
 """`node_inflight_bytes_max` for appends, half of it for answers and half for unfinished frames, and
 half of all that again for what an allocator has not given back yet."""
 RUDE = 64
-RUDENESS: list[tuple[Ask, int]] = [
-    (reads, 16),
-    (confirmed_reads, 16),
-    (appends, 2000),
-    (registrations, 2000),
-    (unfinished_frames, 1),
+RUDENESS: list[tuple[Ask, int, Role]] = [
+    (reads, 16, Role.CLIENT),
+    (confirmed_reads, 16, Role.CLIENT),
+    (appends, 2000, Role.CLIENT),
+    (registrations, 20_000, Role.CLIENT),
+    (unfinished_frames, 1, Role.CLIENT),
+    (unfinished_frames, 1, Role.NODE),
 ]
-"""What they ask for, and how often at once."""
+"""What they ask for, how often at once, and what they say they are (S-07, S-08)."""
 
 
 @asynccontextmanager
@@ -112,12 +114,12 @@ def test_clients_that_never_listen(tmp_path: Path, nursery: Nursery):
         async with saturated(cluster) as (saturation, leader):
             address = next(each.data for each in cluster.places.nodes if each.name == leader)
             async with Growth(cluster.nodes[leader]).watched() as growth:
-                for ask, at_once in RUDENESS:
-                    rude = [RudeClient(address, SHARD, ask, at_once) for _ in range(RUDE)]
+                for ask, at_once, role in RUDENESS:
+                    rude = [RudeClient(address, SHARD, ask, at_once, role) for _ in range(RUDE)]
                     async with rude_clients(rude):
                         await until(partial(all_have_asked, rude), "a rude client never asked")
                         await saturation.until_more(WARM_UP_MIB)
-                    grown[ask.__name__] = growth.mib[leader]
+                    grown[f"{ask.__name__} of a {role.name}"] = growth.mib[leader]
         told(growth)
         assert max(grown.values()) < MORE_BY_CLIENTS_MIB, grown
 
