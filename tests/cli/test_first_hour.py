@@ -136,7 +136,7 @@ def test_point_8_programs_name_their_extra(tmp_path: Path, program: str, hidden:
     settings = ["--name", "a", "--directory", str(tmp_path), "--plain"]
     if program == "operator":
         settings = ["--namespace", "logs", "--plain", "--etcd-endpoints", "127.0.0.1:1"]
-    done = without([hidden], text, tmp_path, *settings)
+    done = without([hidden], text, tmp_path, *settings, "--cluster-key-file", "k")
     assert done.returncode == exit_codes.USAGE, done.stderr
     assert done.stderr == (
         f"shardlog-{program}: {hidden} is not installed: pip install 'shardlog[{program}]'\n"
