@@ -6,7 +6,10 @@ The client's own failures become one line and an exit code here, and nowhere els
 from __future__ import annotations
 
 import os
+import select
+import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
@@ -128,6 +131,23 @@ def until_pipe_closes() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         _leave()
+
+
+def leave_when_pipe_closes() -> None:
+    """End the process when whoever reads our output has gone, though there is nothing to write."""
+    try:
+        output = sys.stdout.fileno()
+    except OSError:  # no file at all
+        return
+    if stat.S_ISFIFO(os.fstat(output).st_mode):
+        threading.Thread(target=_watch_pipe, args=(output,), daemon=True).start()
+
+
+def _watch_pipe(output: int) -> None:
+    watched = select.poll()
+    watched.register(output, 0)  # only what is told in any case: that the other end is closed
+    watched.poll()
+    os._exit(exit_codes.OK)
 
 
 def _leave() -> NoReturn:

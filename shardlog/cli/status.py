@@ -110,6 +110,10 @@ def _facts(found: Json) -> list[tuple[str, object]]:
         facts.append(("halted", found["halted"]))
     if found["waiting"]:
         facts.append(("waits", describe_waiting(found).removeprefix("waits: ")))
+    full = [each["node"] for each in found["reports"] if each["full"]]
+    if full:
+        told = f"no space left on the volume of {', '.join(full)}: appends wait for room there"
+        facts.append(("full", told))
     if found["losses"]:
         facts.append(("given up", ", ".join(_loss(lost) for lost in found["losses"])))
     damaged = [f"{each['bad']} on {each['node']}" for each in found["reports"] if each["bad"]]

@@ -11,6 +11,7 @@ import rich_click as click
 from shardlog.cli.client import (
     client_options,
     failures_as_exit_codes,
+    leave_when_pipe_closes,
     shard_argument,
     until_pipe_closes,
 )
@@ -54,6 +55,8 @@ def tail(
         from shardlog.cli.tls import tls_of_environment
         from shardlog.client.blocking import Client
 
+        if follow:
+            leave_when_pipe_closes()
         begins = place(start, start_ms)
         given = start is not None or start_ms is not None
         if given and count is not None:

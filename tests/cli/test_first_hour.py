@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from shardlog.cli import exit_codes, output
 from shardlog.cli.main import main
+from shardlog.cli.status import _facts
 from shardlog.cli.waiting import describe_change
 from shardlog.client import Client
 from shardlog.client.blocking import Client as BlockingClient
@@ -208,3 +209,26 @@ def directory_url() -> str:
     with BlockingClient() as client:
         made: Client = client._client
         return str(made._directory._url)  # type: ignore[attr-defined]
+
+
+def test_who_follows_ends_when_nobody_reads_any_more():
+    text = (
+        "import threading; from shardlog.cli.client import leave_when_pipe_closes as leave\n"
+        "leave(); print('ready', flush=True); threading.Event().wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == b"ready\n"
+        following.stdout.close()
+        assert following.wait(60) == exit_codes.OK
+
+
+def test_point_4_a_full_volume_is_named():
+    full = {"node": "node-1", "full": True, "bad": 0, "repaired": 0}
+    shard = {
+        "status": "STEADY", "epoch": 1, "leader": None, "ensemble": ["node-1", "node-2"],
+        "replicas": 2, "quorum": {"replication": None}, "reconfiguration": None, "halted": "",
+        "waiting": None, "losses": [],
+        "reports": [full, full | {"node": "node-2", "full": False}],
+    }  # fmt: skip
+    assert "no space left on the volume of node-1: " in str(dict(_facts(shard))["full"])
