@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench_key import KEY
+from cluster_keys import KEY
 from node.by_hand import SHARD, ByHand
 from node.planes import PlaneCluster
 
