@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from shardlog.protocol import choice, losing
+from shardlog.protocol import choice
 from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.history import clip
 from shardlog.protocol.messages import FenceAnswer, Kept
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
-from shardlog.sim.mutant import always
 from shardlog.sim.mutants import MUTANTS
 
 
@@ -45,12 +44,6 @@ def seed_election(
     return choice.Decision(leader, kept, ())
 
 
-OLD_RULES: dict[str, tuple[object, str, object]] = {
-    "needless_losses_stay": (losing, "needless", always(())),
-}
-"""What was wrong once, where no mutant of the simulator stands for it."""
-
-
 @contextmanager
 def broken(names: Iterable[str]) -> Iterator[None]:
     """While it lasts, the named rules are broken."""
@@ -58,8 +51,6 @@ def broken(names: Iterable[str]) -> Iterator[None]:
         for name in names:
             if name == "seed_election":
                 stack.enter_context(patch.object(choice, "decide", seed_election))
-            elif name in OLD_RULES:
-                stack.enter_context(patch.object(*OLD_RULES[name]))
             else:
                 stack.enter_context(MUTANTS[name].applied())
         yield
