@@ -85,7 +85,7 @@ class NodeSettings(ProcessSettings):
     )
     node_inflight_bytes_max: Bytes = Field(
         default=ByteSize(64 << 20),
-        description="of all clients together, 1 KiB for an append besides its bytes: "
+        description="of all clients together, 1 KiB for an append or a session besides its bytes: "
         "beyond it they are refused; half of it for answers to reads, "
         "half for frames that are not whole",
     )
