@@ -46,7 +46,9 @@ class NodeSettings(ProcessSettings):
         default="127.0.0.1", description="where the service for other languages (gRPC) listens"
     )
     public_port: Port | None = Field(
-        default=None, description="its port, usually 7403; 0 for any that is free; none: not served"
+        default=None,
+        description="its port, usually 7403; 0 for any that is free, another one at each start; "
+        "none: not served",
     )
     public_addresses: str | None = Field(
         default=None,
