@@ -17,6 +17,7 @@ from shardlog.protocol.entry import Header, Kind, Member
 from shardlog.protocol.log import Log
 from shardlog.protocol.messages import Ack, BecameLeader, Commit, Envelope, FenceAnswer, Prepare
 from shardlog.protocol.replica import Replica
+from shardlog.protocol.sessions import session_of
 from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
 from shardlog.sim.answers import ReadChecker, WaiterChecker
@@ -63,6 +64,8 @@ class ChainChecker(Observer):
         self.last_epoch = 0
         self.last_ms = 0
         self.requests: set[tuple[int, int]] = set()
+        # Of each session that was ever opened, the checksum of its entry: losses take none away.
+        self.sessions: dict[int, int] = {}
         # How far each node's commit offset has been compared.
         self.checked: dict[str, int] = {}
         # Of which incarnation that is.
@@ -155,6 +158,10 @@ class ChainChecker(Observer):
                     f"request {header.request} of session {header.session} stands twice",
                 )
             self.requests.add(request)
+        elif header.kind is Kind.REGISTER:
+            name = session_of(header)
+            if self.sessions.setdefault(name, header.checksum) != header.checksum:
+                raise SafetyFailure("NamesOutliveLosses", f"session {name} is opened twice")
         self.chain[header.base] = header
         self.order.append(header.base)
         self.committed_in.append(replica.epoch)

@@ -15,11 +15,12 @@ from shardlog.protocol import (
     reconfiguring,
     replica_state,
     serving,
+    sessions,
     tending,
     trimming,
 )
 from shardlog.protocol.coordinator_state import CoordinatorState
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.failures import NoReplica, Refusal
 from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.messages import Destroy, Envelope, FenceAnswer
@@ -27,7 +28,13 @@ from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.shard import Joining, Shard
 from shardlog.protocol.states import Role
+from shardlog.sim import checkers
 from shardlog.sim.mutant import Mutant, always
+
+
+def _offset_of(register: Header) -> int:
+    return register.base
+
 
 _APPLY: Any = ReplicaState.apply
 _ADD_CURSOR: Any = leading.add_cursor
@@ -135,12 +142,12 @@ HOLES = (
         "sessions",
     ),
     Mutant(
-        "sessions_survive_a_loss",
-        "behind a loss of which no header is left the table of sessions is not started over",
-        ("hole_4_11",),
-        22,
-        ((losing, "leaves_sessions_in_doubt", always(False)),),
-        "sessions",
+        "session_named_by_offset",
+        "a session is named by the offset of its entry alone",
+        ("hole_4_3",),
+        1,
+        tuple((module, "session_of", _offset_of) for module in (checkers, serving, sessions)),
+        "losses",
     ),
     Mutant(
         "limits_of_the_release",
@@ -154,7 +161,7 @@ HOLES = (
         "registration_not_remembered",
         "a registration that is sent again opens another session",
         ("B2",),
-        22,
+        26,
         ((SessionTable, "opened_with", always(None)),),
         "sessions",
     ),

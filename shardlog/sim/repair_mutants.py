@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shardlog.protocol import electing, fencing, following, leading, reconfiguring, replica
+from shardlog.protocol import electing, fencing, following, leading, losing, reconfiguring, replica
 from shardlog.protocol.coordinator_state import CoordinatorState
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import (
@@ -220,6 +220,13 @@ BY_TEST = {
         ("T5",),
         0,
         ((leading, "is_lost", always(False)),),
+    ),
+    "sessions_survive_a_loss": Mutant(
+        "sessions_survive_a_loss",
+        "behind a loss of which no header is left the table of sessions is not started over",
+        ("hole_4_11",),
+        0,
+        ((losing, "leaves_sessions_in_doubt", always(False)),),
     ),
     "trimmed_while_fenced": Mutant(
         "trimmed_while_fenced",
