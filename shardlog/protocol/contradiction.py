@@ -62,6 +62,9 @@ def of_answer(record: Shard, answer: FenceAnswer) -> str | None:
     told = answer.membership
     if told is None or told.epoch <= record.changed_in:
         return None
+    if record.change is not None and set(told.ensemble) == set(record.change.after):
+        # The change that is under way: its leader tells the ensemble that it leads to.
+        return None
     known = _known(record)
     strange = [member for member in told.ensemble if member not in known]
     if strange:

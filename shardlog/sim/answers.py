@@ -1,7 +1,7 @@
 """What clients are owed, checked from outside where it is given, or not given.
 
-A stale read, or a client that waits for ever, does harm only to somebody who looks at the right
-moment.  Here each is noticed when it comes about.
+A stale read, a client that waits for ever, and a session of two clients do harm only to somebody
+who looks at the right moment.  Here each is noticed when it comes about.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardlog.protocol.effects import Effect, Event, Received, Send, ServeRead
+from shardlog.protocol.effects import Effect, Event, Received, Send, ServeRead, WriteSuperblock
 from shardlog.protocol.entry import Member
 from shardlog.protocol.leadership import Leadership
-from shardlog.protocol.messages import Ack, Envelope, Heartbeat, Read
+from shardlog.protocol.messages import Ack, Envelope, Heartbeat, Read, Registered
 from shardlog.protocol.quorum import reached
 from shardlog.protocol.replica import Replica
+from shardlog.protocol.shard import Shard
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.observer import Observer
 
@@ -104,4 +105,47 @@ class ReadChecker(Observer):
                     "ReadsAreConfirmed",
                     f"{replica.member} answers read {effect.nonce} of {effect.client}, and no"
                     f" quorum has echoed a heartbeat later than {before}",
+                )
+
+
+class SessionChecker(Observer):
+    """A session belongs to one registration, and replicas on one chain agree about all (T7)."""
+
+    def __init__(self) -> None:
+        self.owners: dict[int, tuple[str, int]] = {}
+        # By what was applied, and its last checksum.
+        self.tables: dict[tuple[int, int], tuple[str, object]] = {}
+
+    def on_store(self, world: World, version: int, shard: Shard | None) -> None:
+        if shard is None:
+            self.owners.clear()
+            self.tables.clear()
+
+    def on_send(self, world: World, envelope: Envelope) -> None:
+        message = envelope.message
+        if type(message) is Registered:
+            owner = (envelope.dst, message.nonce)
+            first = self.owners.setdefault(message.session, owner)
+            if first != owner:
+                raise SafetyFailure(
+                    "SessionsAreNamedOnce",
+                    f"session {message.session} is given to {first[0]} and to {owner[0]}",
+                )
+
+    def on_step(
+        self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
+    ) -> None:
+        for effect in effects:
+            if type(effect) is not WriteSuperblock:
+                continue
+            block = effect.superblock
+            log, at = replica.log, block.sessions_at
+            if at <= log.first or block.syncing is not None or log.marks:
+                continue
+            key = (at, log.checksum_before(at))
+            first = self.tables.setdefault(key, (node, block.sessions))
+            if first[1] != block.sessions:
+                raise SafetyFailure(
+                    "SessionsAreEqual",
+                    f"{node} and {first[0]} differ in what was applied up to {at}",
                 )

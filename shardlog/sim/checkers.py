@@ -20,7 +20,7 @@ from shardlog.protocol.replica import Replica
 from shardlog.protocol.sessions import session_of
 from shardlog.protocol.shard import Shard, Status
 from shardlog.protocol.states import Role
-from shardlog.sim.answers import ReadChecker, WaiterChecker
+from shardlog.sim.answers import ReadChecker, SessionChecker, WaiterChecker
 from shardlog.sim.coverage import CoverageChecker
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.feeding import FeedingChecker
@@ -468,6 +468,7 @@ def all_checkers() -> list[Observer]:
         VoiceChecker(),
         WaiterChecker(),
         ReadChecker(),
+        SessionChecker(),
         DestroyChecker(),
         RecordChecker(),
         MessageChecker(),

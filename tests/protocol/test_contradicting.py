@@ -10,6 +10,7 @@ from protocol.harness import (
     SHARD,
     chain,
     fenced,
+    fenced_answer,
     follower,
     leading,
     only,
@@ -39,12 +40,15 @@ from shardlog.protocol.messages import (
     Fence,
     FenceAnswer,
     Heartbeat,
+    Membership,
+    Operation,
+    Reconfiguration,
     Refused,
     StatusReport,
     StatusRequest,
 )
 from shardlog.protocol.quorum import QuorumPolicy
-from shardlog.protocol.shard import Shard, Status
+from shardlog.protocol.shard import Phase, Shard, Status
 from shardlog.protocol.states import Role
 
 LONG_MS = 4 * CoordinatorLimits().election_timeout_ms
@@ -321,3 +325,15 @@ def test_rule_21_a_deposed_leader_from_before_the_last_change_contradicts_nothin
     record = Shard(SHARD, Status.STEADY, 9, b, (a, b, d), changed_in=8)
     assert contradiction.of_report(record, report) is None
     assert contradiction.of_report(replace(record, changed_in=4), report) is not None
+
+
+def test_rule_21_the_ensemble_of_a_change_that_is_prepared_contradicts_nothing():
+    """A follower is told of it with PREPARE, restarts, and is fenced again to be taken up."""
+    members = tuple(Member(name, 1) for name in "abcdef")
+    change = Reconfiguration(Operation.CONTRACT, members, members[5], None)
+    told = Membership(10, 0, change.after)
+    answer = replace(fenced_answer("c", chain([1]), 10), membership=told)
+    record = Shard(SHARD, Status.STEADY, 10, members[0], members, QuorumPolicy(6, 1), changed_in=8)
+    prepared = replace(record, change=change, phase=Phase.PREPARE)
+    assert contradiction.of_answer(prepared, answer) is None
+    assert contradiction.of_answer(record, answer) is not None
