@@ -4,7 +4,7 @@ MINUTES ?= 10
 SEED ?= 1
 ENGINE_SEEDS ?= 50
 PROFILE_SEEDS ?= 50
-PROFILES := restores relaxed retention identity sessions
+PROFILES := restores relaxed losses retention identity sessions
 KEEP ?= 0
 
 VENV := .venv

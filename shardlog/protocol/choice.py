@@ -329,7 +329,9 @@ def _leader(
 ) -> Member | None:
     """The least work to bring up (rule 3).
 
-    That a node is not to stop, then a hand-over, then fewer leaders, only break ties.
+    Who has committed what the kept log lacks cannot lead: a tail was given up that it has, or the
+    record is of another past.  That a node is not to stop, then a hand-over, then fewer leaders,
+    only break ties.
     """
     candidates = [
         member
@@ -339,10 +341,11 @@ def _leader(
         and _can_be_filled(kept, logs[member], logs.values())
     ]
 
-    def merit(member: Member) -> tuple[bool, int, int, bool, bool, int]:
+    def merit(member: Member) -> tuple[bool, bool, int, int, bool, bool, int]:
         log = logs[member]
+        matched = _matched(kept, log)
         bad = sum(1 for slot in log.slots if slot.mark is not Mark.PRESENT)
         wanted = (member not in draining, member.node == preferred, -leaders.get(member.node, 0))
-        return member not in excluded, _matched(kept, log), -bad, *wanted
+        return log.answer.commit <= matched, member not in excluded, matched, -bad, *wanted
 
     return max(sorted(candidates), key=merit, default=None)

@@ -15,7 +15,7 @@ from shardlog.protocol.shard import Phase, Shard
 from shardlog.protocol.states import Role
 
 ADVICE = (
-    "the metadata is older than the replicas: "
+    "the metadata is older than the replicas, or a tail was given up that is there after all: "
     "restore a later backup of it, or make the shard again from a snapshot"
 )
 

@@ -99,7 +99,9 @@ def _give_up(c: CoordinatorState, record: Shard, election: Election, entry: Entr
         return
     lost = stakes.loss_of(entry, election.answers)
     if lost is not None:
-        c.write(changed(record, losses=(*record.losses, lost), accepting=None))
+        # What is known of it now replaces what was known when it was given up before.
+        others = tuple(each for each in record.losses if each.id != lost.id)
+        c.write(changed(record, losses=(*others, lost), accepting=None))
 
 
 def _decided(c: CoordinatorState, record: Shard, election: Election) -> Decision | Waiting:

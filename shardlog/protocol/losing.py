@@ -50,10 +50,11 @@ def needless(r: ReplicaState, lead: Leadership) -> tuple[EntryId, ...]:
 
 
 def _stands(log: Log, lost: Header) -> bool:
+    """Whether all entries are there; of a tail the first, or a marker behind which it goes on."""
     found = log.between(lost.base, max(lost.end, lost.base + 1))
     if not found or found[0].id != lost.id or found[-1].end < lost.end:
         return False
-    gone = (Kind.LOST, Kind.UNKNOWN)
+    gone = (Kind.LOST, Kind.UNKNOWN) if lost.count else (Kind.UNKNOWN,)
     return all(each.kind not in gone and each.base not in log.marks for each in found)
 
 

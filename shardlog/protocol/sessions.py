@@ -111,7 +111,7 @@ class SessionTable:
         return next((id_ for id_, each in self.sessions.items() if each.nonce == nonce), None)
 
     def fold(self, headers: Iterable[Header]) -> None:
-        """Apply the next headers; stops before a stretch that cannot be read.
+        """Apply the next headers; stops before a stretch that cannot be read, and inside of one.
 
         Behind a marker of entries whose headers are lost no session goes on: nobody knows whose
         requests they were, but for a replica that has the entries after all.  So a leader that
@@ -120,6 +120,8 @@ class SessionTable:
         sessions, most = self.sessions, self.limits.replies_max
         for header in headers:
             kind, base = header.kind, header.base
+            if base != self.applied:
+                return  # a stretch that cannot be read begins before what is to be applied next
             if kind is _DATA or (kind is Kind.LOST and header.request):
                 known = sessions.get(header.session)
                 if known is not None:

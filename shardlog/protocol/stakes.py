@@ -20,6 +20,10 @@ def loss_of(entry: EntryId, answers: Mapping[Member, FenceAnswer]) -> Header | N
 
     None if they contradict that it may be: a copy has answered, or it is committed and nobody knows
     how far it reached.
+
+    A stretch whose end is known, but not the checksum of its last entry, is given up as a tail, so
+    that the log is cut: a marker could not take that checksum over, and a replica that has the
+    entries would hold the same ids on another chain.  Only what is committed is never cut.
     """
     logs = [Possible(answer) for answer in answers.values()]
     if any(log.copy_end(*entry) is not None for log in logs):
@@ -28,15 +32,15 @@ def loss_of(entry: EntryId, answers: Mapping[Member, FenceAnswer]) -> Header | N
         for header in answer.damaged:
             if header.id == entry:
                 return header
+    committed = entry.offset < max(answer.commit for answer in answers.values())
     ends = {slot.end for slot in _stretches(entry, logs) if slot.end}
     if ends:
         end = min(ends)
-        known = (slot.checksum for slot in _stretches(entry, logs) if slot.end == end)
-        stretch = unreadable(entry.epoch, entry.offset, end - entry.offset)
-        return stretch._replace(checksum=max(known))
-    if entry.offset < max(answer.commit for answer in answers.values()):
-        return None
-    return unreadable(entry.epoch, entry.offset, 0)
+        checksum = max(slot.checksum for slot in _stretches(entry, logs) if slot.end == end)
+        if checksum or committed:
+            stretch = unreadable(entry.epoch, entry.offset, end - entry.offset)
+            return stretch._replace(checksum=checksum)
+    return None if committed else unreadable(entry.epoch, entry.offset, 0)
 
 
 def found(losses: Iterable[Header], answers: Mapping[Member, FenceAnswer]) -> tuple[EntryId, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shardlog.protocol.effects import Effect, Event, Received, Send, ServeRead, WriteSuperblock
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Kind, Member
 from shardlog.protocol.leadership import Leadership
 from shardlog.protocol.messages import Ack, Envelope, Heartbeat, Read, Registered
 from shardlog.protocol.quorum import reached
@@ -108,8 +108,21 @@ class ReadChecker(Observer):
                 )
 
 
+def _is_in_doubt(world: World, replica: Replica, start: int, end: int) -> bool:
+    """Whether a table that was started over at `start` has been folded over an unknown entry."""
+    for lost in world.losses.known:
+        if lost.kind is Kind.UNKNOWN and lost.count and start <= lost.base < end:
+            there = replica.log.covering(lost.base)
+            if there is not None and there.kind is Kind.LOST and not there.request:
+                return True
+    return False
+
+
 class SessionChecker(Observer):
-    """A session belongs to one registration, and replicas on one chain agree about all (T7)."""
+    """A session belongs to one registration, and replicas on one chain agree about all (T7).
+
+    Behind a marker whose header is lost they agree again from where a leader starts the table over.
+    """
 
     def __init__(self) -> None:
         self.owners: dict[int, tuple[str, int]] = {}
@@ -141,6 +154,8 @@ class SessionChecker(Observer):
             block = effect.superblock
             log, at = replica.log, block.sessions_at
             if at <= log.first or block.syncing is not None or log.marks:
+                continue
+            if _is_in_doubt(world, replica, block.session_limits.since, at):
                 continue
             key = (at, log.checksum_before(at))
             first = self.tables.setdefault(key, (node, block.sessions))

@@ -81,7 +81,7 @@ class ChainChecker(Observer):
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
-        if world.losses.left and world.losses.is_left(replica.member):
+        if world.losses.left and world.losses.is_left(replica):
             return
         checked = self.checked.get(node, 0)
         self.highest = max(self.highest, replica.commit)
@@ -213,7 +213,7 @@ class ChainChecker(Observer):
         if name in world.nodes:
             self.checked[name] = 0
             replica = world.nodes[name].replica
-            if world.losses.is_left(replica.member):
+            if world.losses.is_left(replica):
                 return
             self.checked[name] = self._compare(name, replica, replica.log.first)
 

@@ -41,7 +41,7 @@ class CoverageChecker(Observer):
     def on_step(
         self, world: World, node: str, replica: Replica, event: Event, effects: Sequence[Effect]
     ) -> None:
-        if replica.commit > self.committed and not world.losses.is_left(replica.member):
+        if replica.commit > self.committed and not world.losses.is_left(replica):
             self.committed = replica.commit
         if replica.lead is not None and replica.durable_end > self.held.get(replica.member, 0):
             self.held[replica.member] = replica.durable_end

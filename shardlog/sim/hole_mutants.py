@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shardlog.protocol import (
@@ -16,13 +17,16 @@ from shardlog.protocol import (
     replica_state,
     serving,
     sessions,
+    stakes,
     tending,
     trimming,
 )
-from shardlog.protocol.coordinator_state import CoordinatorState
-from shardlog.protocol.entry import Header, Member
+from shardlog.protocol.choice import Possible
+from shardlog.protocol.coordinator_state import CoordinatorState, changed
+from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.failures import NoReplica, Refusal
 from shardlog.protocol.leadership import Leadership, PendingRead
+from shardlog.protocol.log import Log
 from shardlog.protocol.messages import Destroy, Envelope, FenceAnswer
 from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import SessionTable
@@ -40,6 +44,10 @@ _APPLY: Any = ReplicaState.apply
 _ADD_CURSOR: Any = leading.add_cursor
 _NAME: Any = vars(reconfiguring)["_name"]
 _ADVANCE: Any = leading.advance
+_FOLD: Any = SessionTable.fold
+_LOSS_OF: Any = stakes.loss_of
+_STANDS: Any = vars(losing)["_stands"]
+_STRETCHES: Any = vars(stakes)["_stretches"]
 
 
 def _doubt_breaks_promises(
@@ -98,6 +106,35 @@ def _trim_to_the_commit(r: ReplicaState, lead: Leadership) -> None:
     if r.log.first < first and (holding is not None or wanted >= r.log.end):
         following.trim(r, first)
         r.owes_sync = True
+
+
+def _fold_over_gaps(self: SessionTable, headers: Iterable[Header]) -> None:
+    for header in headers:
+        if header.kind is Kind.UNKNOWN:
+            return
+        self.applied = header.base
+        _FOLD(self, (header,))
+
+
+def _marked_in_any_case(entry: EntryId, answers: Mapping[Member, FenceAnswer]) -> Header | None:
+    lost: Header | None = _LOSS_OF(entry, answers)
+    if lost is None or lost.count:
+        return lost
+    logs = [Possible(answer) for answer in answers.values()]
+    ends = [slot.end for slot in _STRETCHES(entry, logs) if slot.end]
+    return lost._replace(count=min(ends) - entry.offset) if ends else lost
+
+
+def _changed_keeping(record: Shard, **fields: Any) -> Shard:
+    """What was given up before under the same name stays beside it."""
+    if "losses" in fields and "status" not in fields:
+        fields["losses"] = (*record.losses, fields["losses"][-1])
+    return changed(record, **fields)
+
+
+def _stands_unmarked(log: Log, lost: Header) -> bool:
+    there = log.covering(lost.base)
+    return _STANDS(log, lost) and there is not None and there.kind is not Kind.LOST
 
 
 UNNAMED = tuple(
@@ -179,6 +216,30 @@ HOLES = (
         ("rule_23_H4_4",),
         8,
         ((losing, "needless", always(())),),
+        "losses",
+    ),
+    Mutant(
+        "marker_of_any_checksum",
+        "a marker is put where nobody knows the checksum of what was lost",
+        ("T3_without_any_checksum",),
+        15,
+        ((stakes, "loss_of", _marked_in_any_case),),
+        "losses",
+    ),
+    Mutant(
+        "applied_over_a_gap",
+        "sessions are folded on behind a stretch that cannot be read",
+        ("T6_nothing_is_applied",),
+        57,
+        ((SessionTable, "fold", _fold_over_gaps),),
+        "losses",
+    ),
+    Mutant(
+        "permit_of_a_tail_kept",
+        "a tail stays given up where the log goes on behind a marker",
+        ("rule_23_a_tail",),
+        16,
+        ((losing, "_stands", _stands_unmarked), (electing, "changed", _changed_keeping)),
         "losses",
     ),
     Mutant(

@@ -61,7 +61,7 @@ class DestroyChecker(Observer):
         replica = node.replica
         block = node.disk.superblock
         there = replica.member == member and block and block.incarnation == member.incarnation
-        if not there or world.losses.is_left(member):
+        if not there or world.losses.is_left(replica):
             return None
         acked = self.acked.get(member, 0)
         if replica.log.end >= acked:

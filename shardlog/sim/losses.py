@@ -17,6 +17,8 @@ from shardlog.protocol.awaiting import awaited
 from shardlog.protocol.coordination import AcceptLoss
 from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.history import OPEN_END
+from shardlog.protocol.quorum import reached
+from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Shard
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.linearizability import Operation
@@ -48,8 +50,8 @@ class Losses:
         # Losses that stand in the record, and the time and offset of those that cut the log.
         self.known: tuple[Header, ...] = ()
         self.cuts: list[tuple[int, int]] = []
-        # Who had committed what was cut, and still has it: nobody goes by their word any more.
-        self.left: set[Member] = set()
+        # Who had committed what was cut, and still has it, by loss: nobody goes by their word.
+        self.left: set[tuple[Member, Header]] = set()
         if world.options.destroy_every_ms or world.options.gives_up:
             world.scheduler.after(LOOK_US, self._look, None)
 
@@ -131,10 +133,22 @@ class Losses:
         if checksum is None:
             return True  # it may have been there, and if so nobody was told
         hurry = self.random.random() < options.hurry
-        return not any(
-            node.disk.holds(entry.offset, checksum)
-            for node in self.world.nodes.values()
-            if node.up or not hurry
+        nodes = self.world.nodes.values()
+        holders = [node for node in nodes if node.disk.holds(entry.offset, checksum)]
+        if holders and (not hurry or any(node.up for node in holders)):
+            return False
+        know = [node for node in nodes if node.replica.commit > entry.offset]
+        return self._can_commit_without({node.replica.member for node in (*holders, *know)})
+
+    def _can_commit_without(self, members: set[Member]) -> bool:
+        """Whether those who may have to be made anew leave a replication quorum."""
+        record = self.world.store.record
+        if record is None:
+            return False
+        lost = members | {member for member, _ in self.left}
+        return all(
+            reached(record.quorum.of(len(each)).replication, each, set(each) - lost)
+            for each in record.ensembles
         )
 
     def _ask_wrongly(self, operator: Operator, awaited_now: EntryId | None) -> None:
@@ -157,19 +171,23 @@ class Losses:
             if lost not in self.known:
                 self.known += (lost,)
                 if not lost.count:
-                    self._cut(lost.base)
-        if self.left and any(lost not in record.losses for lost in self.known):
-            self.left.clear()  # a loss was withdrawn: who has it was right
+                    self._cut(lost)
+        # Where a loss was withdrawn, who has what was lost was right.
+        self.left = {(member, lost) for member, lost in self.left if lost in record.losses}
 
-    def _cut(self, base: int) -> None:
-        self.cuts.append((self.world.scheduler.now_us, base))
-        self.world.atlas.cut(base)
+    def _cut(self, lost: Header) -> None:
+        self.cuts.append((self.world.scheduler.now_us, lost.base))
+        self.world.atlas.cut(lost.base)
         for node in self.world.nodes.values():
-            if node.replica.commit > base:
-                self.left.add(node.replica.member)
+            if node.replica.commit > lost.base:
+                self.left.add((node.replica.member, lost))
 
-    def is_left(self, member: Member) -> bool:
-        return member in self.left
+    def is_left(self, replica: Replica) -> bool:
+        """Until it is made anew, or has forgotten in a restart that it had committed so much."""
+        member, commit = replica.member, replica.commit
+        mine = {(who, lost) for who, lost in self.left if who == member}
+        self.left -= {(who, lost) for who, lost in mine if commit <= lost.base}
+        return any(commit > lost.base for _, lost in mine)
 
 
 def eras(history: list[Operation], cuts: list[tuple[int, int]]) -> Iterator[list[Operation]]:
@@ -237,8 +255,7 @@ class LossChecker(Observer):
         log = world.nodes[shard.leader.node].replica.log
         for lost in shard.losses:
             there = log.covering(lost.base)
-            gone = (Kind.LOST, Kind.UNKNOWN)
-            if there is None or there.id != lost.id or there.kind in gone or lost.count:
+            if lost.count or there is None or there.id != lost.id or there.kind is Kind.UNKNOWN:
                 continue
             if log.present(lost.base):
                 raise SafetyFailure(

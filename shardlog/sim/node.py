@@ -254,7 +254,7 @@ class Node:
                 for event in events[:-1]:
                     watch(world, self.name, replica, event, ())
                 watch(world, self.name, replica, last, effects)
-        if replica.commit > world.atlas.commit and not world.losses.is_left(replica.member):
+        if replica.commit > world.atlas.commit and not world.losses.is_left(replica):
             world.atlas.extend(replica.log, replica.commit)
             world.ambush.committed(self)
         if effects:

@@ -3,7 +3,8 @@
 The store is set back to any earlier revision, also one that it had left by an earlier restore, with
 any nodes and coordinators up; then it is written on.  A shard goes on if the replicas can be
 brought under the record again.  It halts if they tell of an ensemble that the record cannot know.
-Both are checked from outside: a halt must have a reason, and who knows better must be heeded.
+Both are checked from outside: a halt must have a reason, and who knows better must be heeded.  The
+other reason for a halt is a tail that people gave up though a member had committed it (`losses`).
 
 Where nobody who was asked knows better, acknowledged writes are out of reach.  That ends a run, and
 is counted: from then on there are two shards, each with a log of its own.
@@ -159,10 +160,11 @@ class RestoreChecker(Observer):
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         if shard is None or shard.halted is None:
             return
-        if not world.restores.count or not world.restores.contradicted(shard):
+        restored = world.restores.count and world.restores.contradicted(shard)
+        if not restored and not world.losses.left:
             raise SafetyFailure("HaltHasReason", f"nothing contradicts: {shard.halted}")
         world.statistics.halts += 1
-        if world.adversary.active and world.restores.random.random() < 0.5:
+        if restored and world.adversary.active and world.restores.random.random() < 0.5:
             world.scheduler.after(RIGHT_ONE_BACK_US, world.restores.right_one_back, None)
         else:
             raise LegalEnd("halted")

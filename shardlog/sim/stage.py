@@ -27,8 +27,9 @@ from shardlog.protocol.coordination import (
     Swapped,
 )
 from shardlog.protocol.effects import Event, Limits, ReadFailed, Tick
-from shardlog.protocol.entry import Member
+from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.messages import Envelope
+from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Shard
 from shardlog.sim.failures import SafetyFailure
 from shardlog.sim.linearizability import Operation
@@ -94,10 +95,11 @@ class Unharmed:
     """What checkers ask of a world in which nothing is cut by people's word."""
 
     cuts: tuple[tuple[int, int], ...] = ()
-    left: frozenset[Member] = frozenset()
+    known: tuple[Header, ...] = ()
+    left: frozenset[tuple[Member, Header]] = frozenset()
 
     @staticmethod
-    def is_left(member: Member) -> bool:
+    def is_left(replica: Replica) -> bool:
         return False
 
 

@@ -63,6 +63,13 @@ def chosen(told, ensembles=(ABC,), policy=MAJORITY, **preferences) -> Decision:
     return decision
 
 
+def test_rule_23_who_has_committed_what_was_given_up_does_not_lead():
+    """B was away when the tail at (1,2) was given up; A, the other one, has just failed to lead."""
+    told = answers(a=[1, 1, 2, 2], b=answer(B, [1, 1, 1, 1], commit=4))
+    decision = chosen(told, excluded=[A], preferred="b")
+    assert (decision.leader, decision.kept.end) == (A, 4)
+
+
 # --- who leads ---------------------------------------------------------------------------------
 
 

@@ -170,6 +170,20 @@ def test_T3_without_any_header_the_entry_behind_tells_the_checksum():
     assert decision.kept.end == 3, "all else is kept"
 
 
+def test_T3_without_any_checksum_an_uncommitted_entry_is_cut():
+    """The entry behind it is not there: a marker would have its id, and another checksum."""
+    told = answers(a=[1, 1], b=[1, 1])
+    for member, each in told.items():
+        first, second = each.slots
+        bad = replace(second, checksum=0, mark=Mark.FAULT)
+        told[member] = replace(each, head=0, slots=(first, bad))
+    lost = loss_of(EntryId(1, 1), told)
+    assert lost == unreadable(1, 1, 0)
+    decision = decide(told, (ABC,), MAJORITY, losses=(lost,))
+    assert isinstance(decision, Decision)
+    assert decision.kept.end == 1
+
+
 def test_T3_a_tail_that_somebody_knows_to_be_committed_is_never_cut():
     told = answers(a=answer(A, [1, 1], commit=2, bad={1: Mark.CORRUPT}), b=[1])
     lost = unreadable(1, 1, 0)
@@ -182,6 +196,17 @@ def test_T3_a_loss_is_of_one_entry_alone(other):
     told = answers(a=answer(A, [1, 1, 1], bad=bad), b=answer(B, [1, 1, 1], bad=bad))
     lost = unreadable(other.epoch, other.offset, 1)
     assert isinstance(decide(told, (ABC,), MAJORITY, losses=(lost,)), Waiting)
+
+
+def test_rule_23_a_tail_that_was_given_up_is_withdrawn_if_the_log_goes_on_behind_a_marker():
+    """It would be taken the next time that just this marker is damaged, and cut there."""
+    cluster = halted()
+    record = cluster.record
+    cluster.restore(replace(record, losses=(unreadable(1, 3, 0),)))
+    cluster.run_until(lambda: awaited(cluster.coordinators["op"]) is not None, 3000)
+    give_up(cluster)
+    assert cluster.record.status is Status.STEADY
+    assert [lost.count for lost in cluster.record.losses] == [1]
 
 
 @pytest.mark.parametrize("leader", ["a", "c"])
