@@ -124,7 +124,10 @@ class Client:
         world = self.world
         random = world.random.random
         options = world.options
-        world.scheduler.after(int(options.think_ms * (500 + 1000 * random())), self._act, None)
+        # Where nothing gets done they give way, as a node's admission makes them: a new node has to
+        # gain on what is written.
+        think_ms = options.think_ms * world.adversary.slower
+        world.scheduler.after(int(think_ms * (500 + 1000 * random())), self._act, None)
         self._retry()
         if self.finishing == 0:
             return

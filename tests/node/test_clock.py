@@ -183,7 +183,7 @@ def test_T10_timestamps_never_fall_across_failovers(cluster, leaders):
         machine.time.now += wait_ms * MS
         leader = leading(log, epoch=epoch)
         leader.now_ms = machine.clock.now_ms()
-        leader.receive(Register(1), CLIENT)
+        leader.receive(Register(epoch), CLIENT)
         log = list(leader.replica.log.headers)
         stamps.append(log[-1].timestamp_ms)
         assert stamps[-1] >= leader.now_ms

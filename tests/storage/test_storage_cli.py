@@ -196,7 +196,7 @@ def test_not_a_replica(tmp_path: Path, command: str, made: Damage, why: str):
     assert result.exit_code == exit_codes.USAGE
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith(f"shardlog storage: {path}")
+    assert result.stderr.startswith(f"shardlog: {path}")
     assert why in result.stderr
 
 
