@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from shardlog.transport.cluster_key import ClusterKey
 from shardlog.transport.connection import (
@@ -95,8 +96,7 @@ class Listener:
         self._handshake_s = handshake_ms / 1000
         self._sockets: list[socket.socket] = []
         self._address = ("", 0)
-        self._accepting: list[asyncio.Task[None]] = []
-        self._arriving: set[asyncio.Task[None]] = set()
+        self._arriving: dict[asyncio.Task[None], socket.socket] = {}
 
     @property
     def address(self) -> tuple[str, int]:
@@ -105,11 +105,16 @@ class Listener:
     async def close(self, text: str = "") -> None:
         """Stop accepting, say goodbye to everyone, and wait until they are gone."""
         self.closing = True
-        for task in (*self._accepting, *self._arriving):
-            task.cancel()
-        await asyncio.gather(*self._accepting, *self._arriving, return_exceptions=True)
-        for each in self._sockets:
-            each.close()
+        loop = asyncio.get_running_loop()
+        sockets, self._sockets = self._sockets, []
+        for listening in sockets:
+            loop.remove_reader(listening)
+            listening.close()
+        for accepted in self._arriving.values():
+            # Not by cancelling the task: uvloop may then never say that the connection is lost.
+            with suppress(OSError):
+                accepted.shutdown(socket.SHUT_RDWR)
+        await asyncio.gather(*self._arriving, return_exceptions=True)
         ending = list(self.connections)
         for connection in ending:
             connection.close(text=text)
@@ -134,27 +139,40 @@ class Listener:
             raise Unreachable(f"{host}:{port}: {failure}") from failure
         bound_host, bound_port, *_ = self._sockets[0].getsockname()
         self._address = (str(bound_host), int(bound_port))
-        self._accepting = [
-            loop.create_task(self._accept(each, tls, accept)) for each in self._sockets
-        ]
+        for each in self._sockets:
+            loop.add_reader(each, self._accept, each, tls, accept)
 
-    async def _accept(
+    def _accept(
         self, listening: socket.socket, tls: ssl.SSLContext | None, accept: Callable[[], Connection]
     ) -> None:
+        """Take all that wait; not by a task, which may lose a socket when it is cancelled."""
         loop = asyncio.get_running_loop()
-        while True:
+        for _ in range(BACKLOG):
             try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError:  # it is gone again, or there are too many files
-                await asyncio.sleep(ACCEPT_RETRY_S)
-                continue
+                accepted, _ = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # there are too many files: it would be readable again at once
+                loop.remove_reader(listening)
+                loop.call_later(ACCEPT_RETRY_S, self._accept_again, listening, tls, accept)
+                return
+            accepted.setblocking(False)
             if tls is not None and self._is_full():  # without TLS it is told why
                 self.refused += 1
                 accepted.close()
                 continue
             task = loop.create_task(self._arrive(accepted, tls, accept))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            self._arriving[task] = accepted
+            task.add_done_callback(self._arrived)
+
+    def _accept_again(
+        self, listening: socket.socket, tls: ssl.SSLContext | None, accept: Callable[[], Connection]
+    ) -> None:
+        if not self.closing:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening, tls, accept)
+
+    def _arrived(self, task: asyncio.Task[None]) -> None:
+        self._arriving.pop(task, None)
 
     def _is_full(self) -> bool:
         return len(self.connections) + len(self._arriving) >= self.connections_max
@@ -171,9 +189,6 @@ class Listener:
         except (OSError, ssl.SSLError):  # no handshake, or none in time
             self.refused += 1
             accepted.close()
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
 
 
 class _Accepted(Connection):

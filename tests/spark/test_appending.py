@@ -27,7 +27,7 @@ from shardlog_spark.options import read_options
 from shardlog_spark.row_counts import RowCounts, digests_of
 from shardlog_spark.writing import ShardlogWriter
 
-HISTORIES, PARTS = 1000, 10
+HISTORIES, PARTS = 1000, 25
 VALUES = StructType([StructField("value", BinaryType())])
 
 

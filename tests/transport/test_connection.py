@@ -1,6 +1,7 @@
 """Connections of the data plane: greeting, sending, ending; on both loops."""
 
 import asyncio
+import socket
 import time
 
 import pytest
@@ -220,6 +221,21 @@ def test_a_listener_that_closes_says_goodbye(run):
         assert connection.state is State.CLOSED
         assert "going down" in str(connection.failure)
         assert inbox.failures == [connection.failure]
+
+    run(story())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_listener_that_closes_does_not_wait_for_who_just_arrives(run, turns):
+    async def story():
+        async with node(Echo) as listener:
+            callers = [socket.create_connection(listener.address) for _ in range(3)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                await listener.close()
+            for caller in callers:
+                caller.close()
 
     run(story())
 
