@@ -42,10 +42,13 @@ class WaiterChecker(Observer):
 class Tenure:
     """What a leader has sent and heard since it began to lead."""
 
-    __slots__ = ("echoes", "lead", "reads", "sent")
+    __slots__ = ("echoes", "epoch", "ensembles", "lead", "reads", "sent")
 
-    def __init__(self, lead: Leadership) -> None:
+    def __init__(self, lead: Leadership, epoch: int) -> None:
         self.lead = lead
+        # As they were before the last step, which may have changed them behind some of its events.
+        self.epoch = epoch
+        self.ensembles = lead.deciding_ensembles()
         # The last heartbeat that was sent to anybody, and the last that each has echoed.
         self.sent = 0
         self.echoes: dict[Member, int] = {}
@@ -68,7 +71,7 @@ class ReadChecker(Observer):
             return
         tenure = self.tenures.get(node)
         if tenure is None or tenure.lead is not lead:
-            tenure = self.tenures[node] = Tenure(lead)
+            tenure = self.tenures[node] = Tenure(lead, replica.epoch)
         if type(event) is Received:
             self._heard(tenure, event.envelope, replica.epoch)
         for effect in effects:
@@ -80,12 +83,14 @@ class ReadChecker(Observer):
             elif kind is ServeRead:
                 assert isinstance(effect, ServeRead)
                 self._check(tenure, replica, effect)
+        if effects:
+            tenure.epoch, tenure.ensembles = replica.epoch, lead.deciding_ensembles()
 
     @staticmethod
     def _heard(tenure: Tenure, envelope: Envelope, epoch: int) -> None:
         message = envelope.message
         if type(message) is Ack:
-            if message.epoch == epoch:
+            if tenure.epoch <= message.epoch <= epoch:
                 member = Member(envelope.src, envelope.src_incarnation)
                 tenure.echoes[member] = max(tenure.echoes.get(member, 0), message.beat)
         elif type(message) is Read:
@@ -97,15 +102,17 @@ class ReadChecker(Observer):
         before = tenure.reads.pop((effect.client, effect.nonce), None)
         if lead is None or before is None:
             return
-        echoed = {member for member, beat in tenure.echoes.items() if beat > before}
-        for ensemble in lead.deciding_ensembles():
-            count = lead.policy.of(len(ensemble)).replication
-            if not reached(count, ensemble, echoed | {replica.member}):
-                raise SafetyFailure(
-                    "ReadsAreConfirmed",
-                    f"{replica.member} answers read {effect.nonce} of {effect.client}, and no"
-                    f" quorum has echoed a heartbeat later than {before}",
-                )
+        heard = {member for member, beat in tenure.echoes.items() if beat > before}
+        heard.add(replica.member)
+        if not any(
+            all(reached(lead.policy.of(len(each)).replication, each, heard) for each in ensembles)
+            for ensembles in (tenure.ensembles, lead.deciding_ensembles())
+        ):
+            raise SafetyFailure(
+                "ReadsAreConfirmed",
+                f"{replica.member} answers read {effect.nonce} of {effect.client}, and no"
+                f" quorum has echoed a heartbeat later than {before}",
+            )
 
 
 def _is_in_doubt(world: World, replica: Replica, start: int, end: int) -> bool:
