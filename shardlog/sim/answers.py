@@ -42,7 +42,7 @@ class WaiterChecker(Observer):
 class Tenure:
     """What a leader has sent and heard since it began to lead."""
 
-    __slots__ = ("echoes", "epoch", "ensembles", "lead", "reads", "sent")
+    __slots__ = ("echoes", "ensembles", "epoch", "lead", "reads", "sent")
 
     def __init__(self, lead: Leadership, epoch: int) -> None:
         self.lead = lead
