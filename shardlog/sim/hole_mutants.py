@@ -14,6 +14,7 @@ from shardlog.protocol import (
     leading,
     losing,
     reconfiguring,
+    replica,
     replica_state,
     serving,
     sessions,
@@ -27,7 +28,7 @@ from shardlog.protocol.entry import EntryId, Header, Kind, Member
 from shardlog.protocol.failures import NoReplica, Refusal
 from shardlog.protocol.leadership import Leadership, PendingRead
 from shardlog.protocol.log import Log
-from shardlog.protocol.messages import Destroy, Envelope, FenceAnswer
+from shardlog.protocol.messages import Destroy, Envelope, FenceAnswer, Progress
 from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import SessionTable
 from shardlog.protocol.shard import Joining, Shard
@@ -45,6 +46,7 @@ _ADD_CURSOR: Any = leading.add_cursor
 _NAME: Any = vars(reconfiguring)["_name"]
 _ADVANCE: Any = leading.advance
 _FOLD: Any = SessionTable.fold
+_HANDLERS = replica.HANDLERS
 _LOSS_OF: Any = stakes.loss_of
 _STANDS: Any = vars(losing)["_stands"]
 _STRETCHES: Any = vars(stakes)["_stretches"]
@@ -130,6 +132,16 @@ def _changed_keeping(record: Shard, **fields: Any) -> Shard:
     if "losses" in fields and "status" not in fields:
         fields["losses"] = (*record.losses, fields["losses"][-1])
     return changed(record, **fields)
+
+
+def _still_syncing(r: ReplicaState, envelope: Envelope, message: Progress) -> None:
+    """Only an ack tells that a replica has all of a snapshot, and a standby sends none."""
+    member = Member(envelope.src, envelope.src_incarnation)
+    cursor = r.lead.cursors.get(member) if r.lead is not None else None
+    snapshot = cursor.snapshot if cursor is not None else None
+    _HANDLERS[Progress](r, envelope, message)
+    if cursor is not None:
+        cursor.snapshot = snapshot
 
 
 def _stands_unmarked(log: Log, lost: Header) -> bool:
@@ -241,6 +253,22 @@ HOLES = (
         16,
         ((losing, "_stands", _stands_unmarked), (electing, "changed", _changed_keeping)),
         "losses",
+    ),
+    Mutant(
+        "standby_never_synced",
+        "a standby that started over behind a snapshot is never taken in",
+        ("V7_H4_5",),
+        1,
+        ((replica, "HANDLERS", {**_HANDLERS, Progress: _still_syncing}),),
+        "retention",
+    ),
+    Mutant(
+        "destroyed_standby_fed",
+        "a leader goes on feeding a standby whose replica was destroyed",
+        ("H4_8",),
+        1,
+        ((leading, "_forget_standby", always(None)),),
+        "retention",
     ),
     Mutant(
         "doubt_is_a_lost_disk",
