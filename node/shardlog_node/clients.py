@@ -13,7 +13,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 from shardlog.protocol.entry import Body
-from shardlog.protocol.failures import Illegal, NotLeader, Overloaded, Refusal
+from shardlog.protocol.failures import Illegal, NotLeader, NotReady, Overloaded, Refusal
 from shardlog.protocol.messages import (
     Append,
     Appended,
@@ -57,6 +57,8 @@ REQUEST_COST_BYTES = 1 << 10
 
 REGISTERED_PER_S = 8
 """So many sessions a second a connection may open of a shard, beyond those at once."""
+
+CHANNELS_ALWAYS = 16
 
 # To look up a member of an enumeration takes as long as a call, and every append asks for these.
 _APPEND_TYPE = int(FrameType.APPEND)
@@ -131,8 +133,9 @@ class ClientChannel:
         self.port = port
         self.number = number
         self.shard = shard
-        # Appends that are not answered yet, by session and request, and how long they are.
-        self.unanswered: dict[tuple[int, int], int] = {}
+        # Appends that are not answered yet, by session and request: what they are charged, and the
+        # checksum and count of their batch.
+        self.unanswered: dict[tuple[int, int], tuple[int, int, int]] = {}
         # Reads that are not answered yet, and what is set aside for their answers.
         self.reads: dict[int, int] = {}
         # Tails that have not been answered; registrations, and what they are charged.
@@ -148,20 +151,25 @@ class ClientChannel:
 
     def append(self, payload: memoryview) -> None:
         session, request, body_checksum, count, _ = _APPEND(payload)
+        key = (session, request)
         flaw = flaw_of(payload, count, _APPEND_BYTES)
         if flaw is not None:
-            self.refuse(session, request, Illegal(f"no batch of records: {flaw}"))
+            self._turn_away(session, request, Illegal(f"no batch of records: {flaw}"))
             return
         size = len(payload) - _APPEND_BYTES
-        key = (session, request)
+        known = self.unanswered.get(key)
+        if known is not None:
+            self._repeat(key, (body_checksum, count), known)
+            return
+        if not session:
+            raise MalformedFrame("no session has number 0")
         lone = not self.unanswered and size <= LONE_BYTES_MAX
         refusal = self._refusal_of(size)
         if refusal is not None:
-            if key not in self.unanswered:
-                self.refuse(session, request, refusal)
+            self._turn_away(session, request, refusal)
             return
         held = size + REQUEST_COST_BYTES
-        self.unanswered[key] = self.unanswered.get(key, 0) + held
+        self.unanswered[key] = held, body_checksum, count
         self.port.connection.hold(held)
         asked = self._asked(Append(session, request, count, _body(payload), body_checksum))
         if lone:
@@ -170,6 +178,16 @@ class ClientChannel:
             self.plane.gather_lone(self.wave, asked, size, self._answered_s)
         else:
             self.plane.gather_append(self.wave, asked)
+
+    def _repeat(
+        self, key: tuple[int, int], batch: tuple[int, int], known: tuple[int, int, int]
+    ) -> None:
+        """One with a number that is under way here: the answer is that to the first, if it is one.
+
+        It goes no further, so that what it is answered releases nothing of the first.
+        """
+        if batch != known[1:]:
+            self._turn_away(*key, NotReady("another batch has this number, and is not answered"))
 
     def _refusal_of(self, size: int) -> Refusal | None:
         plane = self.plane
@@ -181,15 +199,16 @@ class ClientChannel:
 
     def read(self, flags: int, nonce: int, start: int, entries_max: int, bytes_max: int) -> None:
         limits = self.plane.limits
+        self._check_nonce(nonce)
         if flags & (READ_TAIL | READ_VERIFIED | READ_OWN):
             self._tail(flags, nonce, start, bytes_max)
         elif self.port.reads >= limits.reads_max:
-            self.refuse(0, nonce, Overloaded(self.port.reads))
+            self._turn_away(0, nonce, Overloaded(self.port.reads))
         else:
             size = limits.read_bytes_max if entries_max else REQUEST_COST_BYTES
             owes = entries_max and self.port.window.owed > self.port.window.most
             if owes or not self.plane.answers.take(size):
-                self.refuse(0, nonce, Overloaded(self.plane.answers.bytes))
+                self._turn_away(0, nonce, Overloaded(self.plane.answers.bytes))
                 return
             self._begin_read(nonce, size)
             self._ask(Read(nonce, start, min(entries_max, READ_ENTRIES_MAX)))
@@ -198,9 +217,8 @@ class ClientChannel:
         """One that waits costs little, and counts as a read only when it is answered."""
         limits = self.plane.limits
         if self.port.tails >= limits.tails_max:
-            self.refuse(0, nonce, Overloaded(self.port.tails))
+            self._turn_away(0, nonce, Overloaded(self.port.tails))
             return
-        self._check_nonce(nonce)
         self.tails.add(nonce)
         self.port.tails += 1
         most = min(bytes_max or limits.read_bytes_max, limits.tail_bytes_max)
@@ -226,18 +244,21 @@ class ClientChannel:
             self.port.tails -= 1
 
     def locate(self, nonce: int, timestamp_ms: int) -> None:
+        self._check_nonce(nonce)
         if self.port.reads >= self.plane.limits.reads_max:
-            self.refuse(0, nonce, Overloaded(self.port.reads))
+            self._turn_away(0, nonce, Overloaded(self.port.reads))
             return
         self._begin_read(nonce)
         self.plane.tails.locate(self, nonce, timestamp_ms)
 
     def register(self, nonce: int) -> None:
+        if nonce in self.reads or nonce in self.tails:
+            raise _in_use(nonce)
         if not self.port.may_register(self.shard):
-            self.refuse(0, nonce, Overloaded(self.plane.limits.registered_max))
+            self._turn_away(0, nonce, Overloaded(self.plane.limits.registered_max))
             return
         if not self.plane.budget.take(REQUEST_COST_BYTES):
-            self.refuse(0, nonce, Overloaded(self.plane.budget.bytes))
+            self._turn_away(0, nonce, Overloaded(self.plane.budget.bytes))
             return
         self.registering[nonce] = self.registering.get(nonce, 0) + REQUEST_COST_BYTES
         self.port.connection.hold(REQUEST_COST_BYTES)
@@ -257,15 +278,10 @@ class ClientChannel:
         return Envelope(self.shard, self.name, 0, self.plane.name, 0, message)
 
     def _check_nonce(self, nonce: int) -> None:
-        if nonce in self.reads or nonce in self.tails:
-            raise MalformedFrame(f"the nonce {nonce} is in use")
+        if nonce in self.reads or nonce in self.tails or nonce in self.registering:
+            raise _in_use(nonce)
 
     def _begin_read(self, nonce: int, set_aside: int = 0) -> None:
-        try:
-            self._check_nonce(nonce)
-        except MalformedFrame:
-            self.plane.answers.give_back(set_aside)
-            raise
         self.reads[nonce] = set_aside
         self.port.reads += 1
 
@@ -299,8 +315,13 @@ class ClientChannel:
             self.plane.answers.give_back(self.reads.pop(nonce))
             self.port.deliver(frame)
 
-    def refuse(self, session: int, nonce: int, refusal: Refusal) -> None:
+    def _turn_away(self, session: int, nonce: int, refusal: Refusal) -> None:
+        """What has not begun: whatever else has this number goes on."""
         self.plane.refusals[type(refusal).__name__] += 1
+        self.port.send(encode_refused(self.number, ClientRefused(session, nonce, refusal)))
+
+    def refuse(self, session: int, nonce: int, refusal: Refusal) -> None:
+        """What is under way."""
         self._settle(session, nonce)
         if not session:
             self._end_tail(nonce)
@@ -308,12 +329,12 @@ class ClientChannel:
             if nonce in self.reads:
                 self.plane.answers.give_back(self.reads.pop(nonce))
                 self.port.reads -= 1
-        self.port.send(encode_refused(self.number, ClientRefused(session, nonce, refusal)))
+        self._turn_away(session, nonce, refusal)
 
     def _settle(self, session: int, request: int) -> None:
-        size = self.unanswered.pop((session, request), None)
-        if size is not None:
-            self._give_back(size)
+        known = self.unanswered.pop((session, request), None)
+        if known is not None:
+            self._give_back(known[0])
             self._answered_s = self.plane.now_s()
             self._leave(session, request)
 
@@ -330,7 +351,10 @@ class ClientChannel:
             self.refuse(0, nonce, NotLeader(None))
 
     def close(self) -> None:
-        self._give_back(sum(self.unanswered.values()) + sum(self.registering.values()))
+        held = sum([each[0] for each in self.unanswered.values()])
+        self.port.connection.release(held)
+        self.plane.abandoned.add(self.shard, held)
+        self._give_back(sum(self.registering.values()))
         self.unanswered.clear()
         self.registering.clear()
         if self._lone is not None:
@@ -400,7 +424,7 @@ class ClientPort(Receiver):
             bound = self._channels.pop(frame.channel, None)
             if bound is not None:
                 bound.close()
-            if len(self._channels) >= self._plane.limits.channels_max:
+            if not self._may_bind():
                 why = f"{len(self._channels)} channels are bound"
                 self.connection.close(Reason.OVERLOADED, why)
                 return
@@ -411,6 +435,18 @@ class ClientPort(Receiver):
             self.send(encode_attached(frame.channel, incarnation))
         elif frame.type != FrameType.PONG:
             raise MalformedFrame(f"{FrameType(frame.type).name} on a channel that is not bound")
+
+    def _may_bind(self) -> bool:
+        """A few channels each connection has, however many all have."""
+        bound, plane = len(self._channels), self._plane
+        if bound < CHANNELS_ALWAYS:
+            return True
+        return bound < plane.limits.channels_max and plane.channels < plane.limits.all_channels_max
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers that are not counted as answers to reads."""
+        return max(self.connection.outgoing_bytes - self.window.owed, 0)
 
     def send(self, frame: list[Buffer]) -> None:
         """An answer that must be taken."""
@@ -471,6 +507,10 @@ class ClientPort(Receiver):
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+
+def _in_use(nonce: int) -> MalformedFrame:
+    return MalformedFrame(f"the nonce {nonce} is in use")
 
 
 def _body(payload: memoryview) -> Body:

@@ -26,6 +26,7 @@ from shardlog.transport.entries import join_entries
 from shardlog.transport.failures import TransportFailure
 from shardlog.transport.frames import Buffer, Frame
 from shardlog.transport.handshake import Role, decode_pong
+from shardlog_node.abandoned import AbandonedAppends, Ends
 from shardlog_node.channels import Channel, Incoming, Key, key_of
 from shardlog_node.clients import Budget, ClientChannel, ClientPort
 from shardlog_node.host import HostedReplica, NodeHost
@@ -48,7 +49,9 @@ class PlaneLimits:
     """Every bound of the data plane.
 
     Of one connection: `reads_max`, `tails_max`, `channels_max`, and `registered_max`, the sessions
-    that it opens of a shard at once, which keeps 256 of all clients.
+    that it opens of a shard at once, which keeps 256 of all clients.  Of all clients:
+    `all_channels_max`, beyond which each connection has a few, and `unsent_bytes_max`, of answers
+    that are not taken, those to reads apart.
     """
 
     connection: ConnectionLimits = field(
@@ -62,6 +65,8 @@ class PlaneLimits:
     reads_max: int = 8
     tails_max: int = 1024
     channels_max: int = 1024
+    all_channels_max: int = 65_536
+    unsent_bytes_max: int = 16 << 20
     registered_max: int = 64
     read_bytes_max: int = 1 << 20
     tail_bytes_max: int = 2 << 20
@@ -95,6 +100,7 @@ class DataPlane:
         self.addresses: dict[str, str] = {}
         self.links: dict[str, Link] = {}
         self.budget = Budget(limits.inflight_bytes_max)
+        self.abandoned = AbandonedAppends(self.budget, self._ends_of)
         # Answers to reads that clients have not taken.
         self.answers = Budget(limits.inflight_bytes_max // 2)
         # Frames that are not whole yet, from clients and from nodes.
@@ -195,10 +201,28 @@ class DataPlane:
             if ticks % PING_TICKS == 0:
                 for port in list(self.ports):
                     port.look(PING_TICKS * TICK_MS)
+                self.bound_unsent()
+                self.abandoned.look()
                 for link in self.links.values():
                     link.look()
                 for incoming in self.incoming:
                     incoming.look()
+
+    def _ends_of(self, shard: str) -> Ends | None:
+        hosted = self.host.replicas.get(shard)
+        if hosted is None or hosted.replica.lead is None:
+            return None
+        return hosted.replica.log.end, hosted.replica.commit
+
+    def bound_unsent(self) -> None:
+        """Dismiss those who take least of their answers, if all that waits is too much."""
+        unsent = {port: size for port in self.ports if (size := port.unsent_bytes)}
+        too_much = sum(unsent.values()) - self.limits.unsent_bytes_max
+        for port in sorted(unsent, key=unsent.__getitem__, reverse=True):
+            if too_much <= 0:
+                return
+            too_much -= unsent[port]
+            port.dismiss("answers are not taken")
 
     def pong(self, connection: Connection, frame: Frame) -> None:
         """For the cluster's clock: both sides of a connection ask."""
@@ -324,6 +348,11 @@ class DataPlane:
             del self._channels[key]
 
     # --- clients ---------------------------------------------------------------------------------
+
+    @property
+    def channels(self) -> int:
+        """Those of all clients."""
+        return len(self._clients)
 
     def name_client(self, channel: ClientChannel) -> str:
         """A name that no node has, for the answers to find their way back."""

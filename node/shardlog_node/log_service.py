@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from shardlog.transport.control import ControlLimits, ControlTls
+from shardlog.transport.crowd import Crowd, Crowded
 from shardlog.transport.grpc_listening import GrpcListener
 from shardlog_node.log_appending import append
 from shardlog_node.log_reading import read
-from shardlog_node.log_stream import Crowd, Crowded, Desk, Gone, Idle, LogLimits, Wire
+from shardlog_node.log_stream import Desk, Gone, Idle, LogLimits, Waiting, Wire
 from shardlog_node.log_wire import SERVICE
 
 if TYPE_CHECKING:
@@ -45,12 +46,11 @@ class LogService:
         entry_bytes = plane.limits.entry_bytes_max
         message_bytes = entry_bytes + min(entry_bytes, AROUND_BYTES)
         usual = ControlLimits(message_bytes_max=message_bytes)
-        # By itself gRPC lets the window of a fast stream grow, however many streams there are.
         window = ("grpc.http2.lookahead_bytes", self._limits.window_bytes)
         # One long record of a compressed entry is one answer.
         answer_bytes = self._limits.plain_bytes_max + AROUND_BYTES
         options = dict(usual.options()) | {"grpc.max_send_message_length": answer_bytes}
-        options |= dict([("grpc.http2.bdp_probe", 0), window])
+        options |= dict([window])
         calls = {
             "Append": grpc.stream_stream_rpc_method_handler(self._append),
             # On the wire this is one request and many answers: here the request is waited for.
@@ -58,6 +58,7 @@ class LogService:
         }
         credentials = tls.of_node() if tls is not None else None
         # Not gRPC's own bound, which health calls count against too.
+        self._waiting = Waiting(self._limits)
         self._crowd = Crowd(self._limits.streams_max, self._limits.streams_per_peer_max)
         self._listener = GrpcListener(SERVICE, calls, list(options.items()), credentials)
 
@@ -84,7 +85,7 @@ class LogService:
         await self._serve(read, context)
 
     async def _serve(self, stream: Callable[[Desk, Wire], Awaitable[None]], context: Any) -> None:
-        wire = Wire(context, self._limits.stall_ms)
+        wire = Wire(context, self._limits.stall_ms, self._waiting)
         try:
             with self._crowd.one_more(context.peer()):
                 await stream(self._desk, wire)

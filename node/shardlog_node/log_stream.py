@@ -7,10 +7,8 @@ number of records is done in a thread.  Python's threads take turns, and the loo
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +41,11 @@ class LogLimits:
     """So long an Append stream may say nothing while nothing of it is under way."""
     stall_ms: int = 60_000
     """So long an answer may wait until gRPC takes it."""
-    window_bytes: int = 1 << 20
+    waiting_max: int = 32
+    """Streams that wait for a message: much of it may have come, and gRPC does not tell."""
+    crowded_ms: int = 1_000
+    """If more than these wait, those are ended that have waited for so long."""
+    window_bytes: int = 256 << 10
     """Of a stream, received by gRPC and not read yet."""
     answers_max: int = 1024
     """Of a stream, not taken yet: beyond it no more requests are read."""
@@ -66,12 +68,26 @@ class Idle(Exception):  # noqa: N818 - as above
     """The other side has kept us waiting for too long."""
 
 
+class Waiting:
+    """How many streams wait for a message now."""
+
+    def __init__(self, limits: LogLimits) -> None:
+        self.streams = 0
+        self.crowded_s = limits.crowded_ms / 1000
+        self._streams_max = limits.waiting_max
+
+    @property
+    def crowded(self) -> bool:
+        return self.streams > self._streams_max
+
+
 class Wire:
     """One stream as gRPC has it.  `write` returns when there is room for more."""
 
-    def __init__(self, context: Any, stall_ms: int) -> None:
+    def __init__(self, context: Any, stall_ms: int, waiting: Waiting) -> None:
         self._context = context
         self._stall_s = stall_ms / 1000
+        self._waiting = waiting
         # gRPC cannot take a question for the next message back.
         self._reading: asyncio.Future[Any] | None = None
 
@@ -80,15 +96,29 @@ class Wire:
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._context.read())
             self._reading.add_done_callback(lambda read: read.cancelled() or read.exception())
-        await asyncio.wait((self._reading,), timeout=wait_ms / 1000)
-        if not self._reading.done():
-            raise Idle(f"nothing was asked for {wait_ms} ms")
+        self._waiting.streams += 1
+        try:
+            await self._until_read(self._reading, wait_ms)
+        finally:
+            self._waiting.streams -= 1
         read, self._reading = self._reading, None
         try:
             data = read.result()
         except grpc.aio.BaseError as failure:
             raise Gone from failure
         return None if data is grpc.aio.EOF else data
+
+    async def _until_read(self, read: asyncio.Future[Any], wait_ms: int) -> None:
+        left_s = wait_ms / 1000
+        while left_s > 0:
+            look_s = min(left_s, self._waiting.crowded_s)
+            await asyncio.wait((read,), timeout=look_s)
+            if read.done():
+                return
+            left_s -= look_s
+            if self._waiting.crowded:
+                raise Idle("too many streams are idle")
+        raise Idle(f"nothing was asked for {wait_ms} ms")
 
     async def write(self, data: bytes) -> None:
         """Raises `Idle` if it is not taken; nothing more can be written then."""
@@ -112,39 +142,6 @@ class Wire:
     def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
-
-
-class Crowded(Exception):  # noqa: N818 - as above
-    """There is no room for another stream."""
-
-
-class Crowd:
-    """How many streams there are, of everybody and of each peer."""
-
-    def __init__(self, streams_max: int, per_peer_max: int) -> None:
-        self._streams_max = streams_max
-        self._per_peer_max = per_peer_max
-        self._of_peers: Counter[str] = Counter()
-
-    @property
-    def streams(self) -> int:
-        return self._of_peers.total()
-
-    @contextmanager
-    def one_more(self, peer: str) -> Iterator[None]:
-        """`peer` as gRPC names it, its port last; raises `Crowded`."""
-        host = peer.rpartition(":")[0]
-        if self._of_peers[host] >= self._per_peer_max:
-            raise Crowded(f"{self._per_peer_max} streams of one address are open")
-        if self.streams >= self._streams_max:
-            raise Crowded(f"{self._streams_max} streams are open")
-        self._of_peers[host] += 1
-        try:
-            yield
-        finally:
-            self._of_peers[host] -= 1
-            if not self._of_peers[host]:
-                del self._of_peers[host]
 
 
 class Desk:

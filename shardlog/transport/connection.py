@@ -97,6 +97,8 @@ class State(Enum):
 
 PINGED_MAX = 16
 """An answer to one that was sent before so many others does not count."""
+PONGS_UNSENT_MAX = 16
+"""While so many answers wait to be sent, a PING gets none: the other side does not read."""
 
 # To look up a member of an enumeration takes as long as a call, and every frame asks for these.
 _OPEN, _CLOSED = State.OPEN, State.CLOSED
@@ -156,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._pinged_ns: deque[int] = deque(maxlen=PINGED_MAX)  # when, of what is not answered
+        # What was to be sent up to each of the latest PONGs.
+        self._ponged_bytes: deque[int] = deque(maxlen=PONGS_UNSENT_MAX)
         self._heard = True  # something, since the last look
         self._quiet_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -345,9 +349,13 @@ class Connection(asyncio.BufferedProtocol):
             self._receiver.received(self, frames)
 
     def _answer(self, ping: Frame) -> None:
-        if self.state is State.OPEN and self.writable:
-            pong = Pong(handshake.decode_ping(ping), self._wall_ns())
-            self._gather(handshake.encode_pong(pong))
+        if self.state is not State.OPEN or not self.writable:
+            return
+        ponged = self._ponged_bytes
+        if len(ponged) == PONGS_UNSENT_MAX and ponged[0] > self.taken_bytes:
+            return
+        self._gather(handshake.encode_pong(Pong(handshake.decode_ping(ping), self._wall_ns())))
+        ponged.append(self._said_bytes)
 
     def _greet(self, frame: Frame) -> None:
         """One step of the greeting; the last one opens the connection."""

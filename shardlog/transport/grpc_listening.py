@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health, health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from shardlog.transport.failures import Unreachable
+from shardlog.transport.grpc_public_calls import PublicCalls
+
+STEADY_WINDOW = ("grpc.http2.bdp_probe", 0)
+"""By itself gRPC lets the window of a fast stream grow, however many streams there are."""
 
 
 class GrpcListener:
@@ -30,22 +34,24 @@ class GrpcListener:
         self._credentials = credentials
         self._calls_max = calls_max
         self._interceptors = interceptors
-        self._health = health.aio.HealthServicer()
+        self._public = PublicCalls()
+        self._health = self._public.health
         self._grpc: Any = None
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port, which the system chooses if it is 0."""
         service, address = self._service, f"{host}:{port}"
         self._grpc = made = grpc.aio.server(
-            options=self._options,
+            options=[*self._options, STEADY_WINDOW],
             maximum_concurrent_rpcs=self._calls_max,
             interceptors=self._interceptors,
         )
         handler = grpc.method_handlers_generic_handler(service, self._calls)
-        made.add_generic_rpc_handlers((handler,))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, made)
+        made.add_generic_rpc_handlers((handler, self._public.health_handler()))
         shown = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(shown, made)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            self._public.reflection_of(shown), made
+        )
         try:
             if self._credentials is None:
                 bound: int = made.add_insecure_port(address)

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 
 import pytest
 import uvloop
+from cluster_keys import KEY
 
 from node.bodies import body_of, body_of_size
 from node.cluster import registration
@@ -29,6 +31,7 @@ from shardlog.protocol.messages import (
     Appended,
     ClientRefused,
     Envelope,
+    Message,
     Read,
     ReadResult,
     Register,
@@ -39,7 +42,7 @@ from shardlog.storage.real_files import RealFile
 from shardlog.transport.batch import PREFIX, RECORDS_MAX
 from shardlog.transport.connection import ConnectionLimits
 from shardlog.transport.failures import ConnectionRefused, TransportFailure
-from shardlog.transport.frame_messages import to_message
+from shardlog.transport.frame_messages import from_message, to_message
 from shardlog.transport.frames import (
     FIXED,
     FrameType,
@@ -49,8 +52,8 @@ from shardlog.transport.frames import (
     encode_read,
 )
 from shardlog_node import data_plane
-from shardlog_node.clients import REQUEST_COST_BYTES
-from shardlog_node.data_plane import PlaneLimits
+from shardlog_node.clients import CHANNELS_ALWAYS, REQUEST_COST_BYTES, ClientPort
+from shardlog_node.data_plane import DataPlane, PlaneLimits
 from shardlog_node.host import NodeHost
 
 
@@ -431,6 +434,72 @@ def test_S19_one_connection_opens_so_many_sessions_of_a_shard(tmp_path: Path):
         assert refused  # some more are opened each second
         async with cluster.client(leader, "orders") as another:
             assert isinstance(await another.ask(Register(1)), Registered)
+
+
+@pytest.mark.parametrize("kind", ["a flawed append", "a read", "a search", "a registration"])
+def test_S19_a_tail_is_not_forgotten_for_what_else_has_its_number(tmp_path: Path, kind: str):
+    """What is refused at once ends nothing that waits, and whoever mixes numbers is told so."""
+
+    @story(tmp_path, "a", limits=PlaneLimits(tails_max=3, reads_max=0, tail_wait_ms=60_000))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        for number in range(1, 10):
+            frames = {
+                "a flawed append": from_message(1, Append(0, number, 1, b"x", 1)),
+                "a read": encode_read(1, number, 0, 10),
+                "a search": encode_locate(1, number, 0),
+                "a registration": from_message(1, Register(number)),
+            }
+            client.connection.send(encode_read(1, number, 1 << 40, 0, tail=True))
+            client.connection.send(frames[kind])
+        answers: list[Message] = []
+        with pytest.raises(TransportFailure) if kind != "a flawed append" else nullcontext():
+            while len(answers) < 9 + 6:
+                answers.append(to_message(await client.next()))
+        waiting = cluster.planes[leader].tails.waiting["orders"]
+        assert len(waiting) <= 3
+        assert sum(each == ClientRefused(0, 9, Overloaded(3)) for each in answers) <= 1
+
+
+def test_S19_channels_of_all_clients_are_bounded(tmp_path: Path):
+    limits = PlaneLimits(all_channels_max=40, channels_max=30)
+
+    @story(tmp_path, "a", limits=limits)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        async with AsyncExitStack() as stack:
+
+            async def another() -> BareClient:
+                return await stack.enter_async_context(cluster.client(leader, "orders"))
+
+            rude = await another()
+            for channel in range(2, 31):
+                await rude.attach(channel, "orders")
+            late = await another()
+            for channel in range(2, CHANNELS_ALWAYS + 1):
+                await late.attach(channel, "orders")
+            with pytest.raises(ConnectionRefused, match="channels are bound"):
+                await late.attach(99, "orders")
+            assert isinstance(await (await another()).ask(Register(1)), Registered)
+
+
+def test_S14_answers_that_nobody_takes_are_bounded_together():
+    """Those whom most is owed are dismissed, and no more of them than have to be."""
+
+    class Owed(ClientPort):
+        def __init__(self, size: int) -> None:
+            self.size, self.dismissed = size, False
+
+        @property
+        def unsent_bytes(self) -> int:
+            return self.size
+
+        def dismiss(self, why: str) -> None:
+            self.dismissed = True
+
+    plane = DataPlane("a", PlaneLimits(unsent_bytes_max=100), time.time_ns, KEY)
+    owed = [Owed(size) for size in (30, 0, 60, 50)]
+    plane.ports |= set(owed)
+    plane.bound_unsent()
+    assert [each.dismissed for each in owed] == [False, False, True, False]
 
 
 def test_T3_a_verified_read_has_a_damaged_control_entry_repaired(tmp_path: Path):

@@ -45,6 +45,7 @@ from shardlog.protocol.messages import (
     Reconfiguration,
     Refused,
     Register,
+    Registered,
     Snapshot,
     SnapshotRequest,
     StatusRequest,

@@ -8,12 +8,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from transport.http2 import UnfinishedCalls
 
 from node.public import Appending, Log, PublicCluster, encoded, nobody_is_left, records, story
 from shardlog.checksum import sum_of
 from shardlog.transport.batch import BatchBuilder
 from shardlog.transport.compression import Compression
 from shardlog.transport.generated import log_pb2
+from shardlog.transport.grpc_public_calls import CALLS_PER_PEER_MAX
 from shardlog_node.data_plane import PlaneLimits
 from shardlog_node.log_stream import LogLimits
 from shardlog_node.log_wire import RECORDS_MAX, SERVICE
@@ -327,6 +329,41 @@ def test_S09_streams_that_say_nothing_are_ended(tmp_path: Path):
             assert "nothing was asked for 100 ms" in (ended.value.details() or "")
         assert (await (await log.open("orders")).append(1, b"x")).base_offset
         assert cluster.services[leader].streams == 1
+
+
+def test_S09_requests_that_never_end_fill_no_memory(tmp_path: Path):
+    """gRPC does not tell of them, so streams that wait too long are ended when many do."""
+    size, number = 1 << 20, 24
+    limits = LogLimits(waiting_max=2, crowded_ms=500, window_bytes=64 << 10)
+
+    @story(tmp_path, log_limits=limits)
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        stream = await log.open("orders")
+        calls = await UnfinishedCalls.to(cluster.public[leader])
+        for _ in range(number):
+            calls.begin(f"/{SERVICE}/Append", size)
+        request = 0
+        async with asyncio.timeout(30):
+            while len(calls.ended) < number - 2:
+                request += 1
+                appended = await stream.append(request, b"beside them")
+                assert appended.WhichOneof("outcome") == "base_offset"
+                await asyncio.sleep(0.01)
+        assert calls.pending.total() <= 2 * size
+        await calls.close()
+
+
+def test_S09_streams_of_reflection_are_bounded(tmp_path: Path):
+    @story(tmp_path, "a")
+    async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
+        stub = reflection_pb2_grpc.ServerReflectionStub(log.channel)
+        idle = [stub.ServerReflectionInfo() for _ in range(CALLS_PER_PEER_MAX + 1)]
+        codes = [asyncio.create_task(each.code()) for each in idle]
+        (first,), _ = await asyncio.wait(codes, return_when=asyncio.FIRST_COMPLETED)
+        assert first.result() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for each in idle:
+            each.cancel()
+        await asyncio.wait(codes)
 
 
 def test_S09_an_idle_stream_ends_when_nothing_is_under_way(tmp_path: Path):

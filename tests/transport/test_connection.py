@@ -3,11 +3,18 @@
 import asyncio
 import socket
 import time
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from shardlog.transport import frames, handshake
-from shardlog.transport.connection import Connection, ConnectionLimits, State
+from shardlog.transport.connection import (
+    PONGS_UNSENT_MAX,
+    Connection,
+    ConnectionLimits,
+    State,
+)
 from shardlog.transport.endpoints import Inbox, connect
 from shardlog.transport.failures import (
     ConnectionRefused,
@@ -18,8 +25,8 @@ from shardlog.transport.failures import (
     VersionMismatch,
 )
 from shardlog.transport.frames import FrameType
-from shardlog.transport.handshake import Hello, Reason, Role
-from transport.ends import Echo, Recorder, client, node, raw
+from shardlog.transport.handshake import Hello, Pong, Reason, Role
+from transport.ends import LIMITS, Echo, Recorder, client, node, raw
 
 
 def test_greeting(run):
@@ -116,6 +123,25 @@ def test_a_pong_tells_the_time(run):
             assert 0 < pong.echo_ns <= connection.loop.time() * 1e9
             connection.close()
             await connection.closed()
+
+    run(story())
+
+
+def test_S14_pings_of_one_who_does_not_read_are_not_answered_without_end(run):
+    pings = b"".join(handshake.encode_ping(1)) * 10_000
+    pong = b"".join(handshake.encode_pong(Pong(1, 1)))
+
+    async def story():
+        limits = replace(LIMITS, silence_ms=60_000)
+        async with node(limits=limits) as listener, raw(listener) as (_, writer):
+            writer.write(b"".join(handshake.encode_hello(Hello(Role.CLIENT, "rude", 1 << 20))))
+            await asyncio.sleep(0.1)
+            cast(asyncio.Transport, writer.transport).pause_reading()
+            for _ in range(100):
+                writer.write(pings)
+                await writer.drain()
+            (connection,) = listener.connections
+            assert connection.outgoing_bytes <= PONGS_UNSENT_MAX * len(pong) + 10_000 * len(pong)
 
     run(story())
 

@@ -30,7 +30,9 @@ from shardlog.transport.failures import (
     Unreachable,
     VersionMismatch,
 )
+from shardlog.transport.grpc_public_calls import CALLS_PER_PEER_MAX, READING_MAX
 from transport.ends import certificates
+from transport.http2 import UnfinishedCalls
 
 LIMITS = ControlLimits()
 PIECES = [b"a" * 1000, b"b", b"c" * 70_000]
@@ -264,6 +266,50 @@ def test_S02_every_call_but_health_needs_a_proof_of_the_key(run, metadata: str):
                     "this is node-1, and the call has no proof of its cluster key"
                 )
         assert not node.asked
+
+    run(story())
+
+
+def test_S09_who_asks_for_health_and_never_ends_fills_no_memory(run):
+    """A request of 1 MiB each, all but its last byte: only a few are taken at once."""
+    size, number = 1 << 20, 32
+
+    async def story():
+        async with ends(Node()) as (_, address):
+            calls = await UnfinishedCalls.to(address)
+            for _ in range(number):
+                calls.begin("/grpc.health.v1.Health/Check", size)
+            most = 0
+            while len(calls.ended) < number:
+                most = max(most, calls.pending.total())
+                await asyncio.sleep(0.01)
+            await calls.close()
+            assert most < (READING_MAX + 4) * size
+            async with grpc.aio.insecure_channel(address) as channel:
+                asked = health_pb2.HealthCheckRequest()
+                answer = await health_pb2_grpc.HealthStub(channel).Check(asked)
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    run(story())
+
+
+def test_S09_watches_are_bounded_and_have_short_names(run):
+    async def story():
+        async with ends(Node()) as (_, address), grpc.aio.insecure_channel(address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            asked = health_pb2.HealthCheckRequest()
+            watches = [stub.Watch(asked) for _ in range(CALLS_PER_PEER_MAX)]
+            for watch in watches:
+                assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+            assert await stub.Watch(asked).code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            watches[0].cancel()
+            long = health_pb2.HealthCheckRequest(service="n" * 256)
+            codes = set[grpc.StatusCode]()
+            while grpc.StatusCode.INVALID_ARGUMENT not in codes:  # once the other is gone
+                codes.add(await stub.Watch(long).code())
+            assert codes <= {
+                grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
+            }  # fmt: skip
 
     run(story())
 
