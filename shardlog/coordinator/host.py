@@ -242,8 +242,9 @@ class CoordinatorHost:
 
     def _relist(self, records: Iterable[Versioned]) -> None:
         there = {record.key.removeprefix(SHARDS): record for record in records}
-        for shard in [shard for shard in self.shards if shard not in there]:
+        for shard in {*self.shards, *self.unreadable, *self.stopped} - there.keys():
             self._forget(shard)
+            self.stopped.pop(shard, None)
         for shard, record in there.items():
             known = self._coordinators.get(shard)
             if known is not None and known.machine.version > record.version:

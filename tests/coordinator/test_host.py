@@ -7,12 +7,21 @@ from dataclasses import replace
 import pytest
 from node.cluster import registration
 
-from coordinator.nodes import SHARD, Cluster
+from coordinator.nodes import SHARD, Cluster, now_ms
 from shardlog.checksum import seal_body
 from shardlog.coordinator.host import CoordinatorHost
+from shardlog.metadata.memory import Memory, MemoryStore
 from shardlog.metadata.records import decode_shard, encode_shard, shard_key
-from shardlog.metadata.store import ABSENT, CHANGES_KEPT
-from shardlog.protocol.coordination import Accepted, Contract, CreateShard, Expand, Rejected, Swap
+from shardlog.metadata.store import ABSENT, CHANGES_KEPT, Listing, MetadataStore, Versioned
+from shardlog.protocol.coordination import (
+    Accepted,
+    Contract,
+    CreateShard,
+    Expand,
+    Promote,
+    Rejected,
+    Swap,
+)
 from shardlog.protocol.messages import Append, Appended, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
@@ -179,6 +188,13 @@ def test_a_record_that_cannot_be_read_is_left_alone():
     asyncio.run(story())
 
 
+async def forget_changes(store: MetadataStore) -> None:
+    """Write so much elsewhere that whoever lags behind is told a listing."""
+    for _ in range(CHANGES_KEPT):
+        noise = await store.get("noise")
+        await store.compare_and_swap("noise", noise.version if noise else ABSENT, b"")
+
+
 def test_a_relisting_forgets_shards_that_were_deleted_meanwhile():
     """A host that lags behind all kept changes is never told of the one that deleted the shard."""
 
@@ -194,11 +210,103 @@ def test_a_relisting_forgets_shards_that_were_deleted_meanwhile():
             await until(host, lambda _: "other" in host.shards)
             # A store in memory does not yield, so that the host sees nothing of this until it ends.
             await store.compare_and_swap(key, written.version, None)
-            for _ in range(CHANGES_KEPT):
-                noise = await store.get("noise")
-                await store.compare_and_swap("noise", noise.version if noise else ABSENT, b"")
+            await forget_changes(store)
             assert "other" in host.shards
             await until(host, lambda _: host.revision == cluster.memory.revision)
             assert set(host.shards) == {SHARD}
+
+    asyncio.run(story())
+
+
+def test_a_relisting_forgets_records_that_could_not_be_read():
+    """Or the name could never be used again, and nobody would know where that shard is."""
+
+    async def story() -> None:
+        cluster = Cluster("a b c")
+        host, store = cluster.host(), cluster.memory.handle()
+        written = (await store.compare_and_swap(shard_key(SHARD), ABSENT, b"no record")).current
+        assert written is not None
+        async with cluster.running(host):
+            await host.begun.wait()
+            assert SHARD in host.unreadable
+            await store.compare_and_swap(shard_key(SHARD), written.version, None)
+            await forget_changes(store)
+            while host.revision != cluster.memory.revision:
+                await asyncio.sleep(0)
+            assert not host.unreadable
+            assert isinstance(await host.command(SHARD, CREATE), Accepted)
+            await until(host, steady)
+
+    asyncio.run(story())
+
+
+class Overtaken(MemoryStore):
+    """Another process writes when the records have been listed, before they are watched."""
+
+    def __init__(self, memory: Memory, key: str, value: bytes) -> None:
+        super().__init__(memory)
+        self._write = memory.handle().compare_and_swap(key, ABSENT, value)
+
+    async def list(self, prefix: str) -> Listing:
+        listing = await super().list(prefix)
+        await self._write
+        return listing
+
+
+def test_what_is_written_between_the_listing_and_the_watch_is_not_missed():
+    async def story() -> None:
+        cluster = Cluster("a b c")
+        other = Shard("other", Status.STEADY, 1, None, (), QuorumPolicy(), halted="by hand")
+        store = Overtaken(cluster.memory, shard_key("other"), encode_shard(other))
+        cluster.memory._handles.append(store)
+        host = CoordinatorHost("operator", store, cluster, now_ms)
+        async with cluster.running(host):
+            while "other" not in host.shards:
+                await asyncio.sleep(0)
+            assert host.revision == cluster.memory.revision
+
+    asyncio.run(story())
+
+
+class Restorable(Memory):
+    """Can be set back to what it was."""
+
+    def back_up(self) -> tuple[int, dict[str, Versioned]]:
+        return self.revision, dict(self._records)
+
+    def restore(self, backup: tuple[int, dict[str, Versioned]]) -> None:
+        self.revision, self._records = backup
+        self._changes.clear()
+        for handle in self._handles:
+            handle.bell.tell(self.revision)
+
+
+def test_rule_21_a_version_that_comes_again_is_not_taken_for_the_record_that_had_it():
+    """What was known of a shard when the store went back is no base for the next write."""
+
+    async def story() -> None:
+        cluster = Cluster("a b c")
+        memory = cluster.memory = Restorable()
+        host, store, key = cluster.host(), memory.handle(), shard_key(SHARD)
+        async with cluster.running(host):
+            await host.command(SHARD, CREATE)
+            shard = await until(host, steady)
+            backup = memory.back_up()
+            other = next(each.node for each in shard.ensemble if each != shard.leader)
+            assert isinstance(await host.command(SHARD, Promote(other)), Accepted)
+            await until(host, lambda it: steady(it) and it.epoch > shard.epoch)
+            last = await store.get(key)
+            assert last is not None
+            memory.restore(backup)
+            halted = encode_shard(replace(shard, halted="by hand"))
+            while (found := await store.get(key)) is not None and found.version < last.version:
+                await store.compare_and_swap(key, found.version, halted)
+                while host.revision > memory.revision:
+                    await asyncio.sleep(0)
+            answer = await host.command(SHARD, Promote(other))
+            assert isinstance(answer, Rejected)
+            found = await store.get(key)
+            assert found is not None
+            assert found.value == halted
 
     asyncio.run(story())
