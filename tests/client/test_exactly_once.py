@@ -7,9 +7,16 @@ import pytest
 
 from client.cluster import LIMITS, SHARD, Story, story, until
 from shardlog.client import ClientLimits
-from shardlog.client.failures import Busy, DeadlineExceeded, NumberTaken, SessionEvicted
+from shardlog.client.failures import (
+    Busy,
+    DeadlineExceeded,
+    NumberTaken,
+    RecordTooLarge,
+    SessionEvicted,
+)
 from shardlog.protocol.effects import Limits
 from shardlog.transport.batch import BatchBuilder
+from shardlog.transport.frames import FRAME_BYTES_MAX
 from shardlog_node.data_plane import PlaneLimits
 
 
@@ -205,6 +212,30 @@ def test_T7_an_eviction_that_took_a_while_to_be_committed_costs_nothing(tmp_path
         assert values == [b"first", b"0", b"1", b"2"]
 
 
+def test_T7_what_is_refused_with_two_sessions_is_still_certainly_not_in_the_log(tmp_path: Path):
+    """The session that was to take it is evicted as well, before the first request comes."""
+
+    @story(tmp_path, limits=Limits(replies_max=32, sessions_max=1))
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1)
+        await producer.append(b"first")
+        await s.cluster.session(s.leader, SHARD)
+        followers = [name for name in s.cluster.names if name != s.leader]
+        for name in followers:
+            await s.cluster.stop(name)
+        end = s.cluster.end(s.leader)
+        futures = [producer.send(b"%d" % n) for n in range(3)]
+        await until(lambda: s.cluster.end(s.leader) == end + 1)
+        evicting = asyncio.create_task(s.cluster.session(s.leader, SHARD))
+        await until(lambda: s.cluster.end(s.leader) == end + 2)
+        for name in followers:
+            await s.cluster.begin(name)
+        await asyncio.gather(*futures)
+        await asyncio.gather(evicting, return_exceptions=True)
+        values = [record.value for record in await s.records()]
+        assert values == [b"first", b"0", b"1", b"2"]
+
+
 def test_T7_sessions_that_evict_each_other_all_the_time(tmp_path: Path):
     """What was acknowledged is in the log once, at its offset; what was evicted at most once."""
 
@@ -253,6 +284,37 @@ def test_a_deadline_ends_it_and_the_fate_is_told(tmp_path: Path):
         await producer.append(b"later")
         values = [record.value for record in await s.records()]
         assert values == [b"first", *[b"%d" % n for n in range(32)], b"later"]
+
+
+def test_what_was_given_up_is_not_sent_again_with_what_comes_later(tmp_path: Path):
+    @story(tmp_path, proxied=True, client_limits=FAST)
+    async def _(s: Story) -> None:
+        producer = s.client.producer(SHARD, batch_bytes=1, deadline_ms=800)
+        await producer.append(b"first")
+        for proxy in s.proxies.values():
+            proxy.silence()
+        futures = [producer.send(b"%d" % n) for n in range(3)]
+        failures = await asyncio.gather(*futures, return_exceptions=True)
+        assert all(isinstance(failure, DeadlineExceeded) for failure in failures)
+        for proxy in s.proxies.values():
+            proxy.to_node = proxy.to_client = True
+        await producer.append(b"later")
+        assert [record.value for record in await s.records()] == [b"first", b"later"]
+
+
+def test_nothing_gets_the_number_of_a_numbered_request_that_is_too_long(tmp_path: Path):
+    @story(tmp_path)
+    async def _(s: Story) -> None:
+        producer = s.client.numbered(SHARD, await s.client.register(SHARD))
+        told = [
+            await producer.append(bytes(FRAME_BYTES_MAX), 1),
+            await producer.append(batch_of(b"next"), 1),
+        ]
+        for future in told:
+            with pytest.raises(RecordTooLarge):
+                await future
+        await producer.close()
+        assert await s.records() == []
 
 
 def test_an_overloaded_leader_is_tried_again(tmp_path: Path):
