@@ -228,6 +228,39 @@ def test_segments_of_two_logs_under_one_name_are_not_chained(tmp_path: Path):
     assert all(later.parent == earlier.head for earlier, later in pairwise(chain))
 
 
+def test_sessions_are_told_of_segments_that_no_manifest_names(tmp_path: Path):
+    """As an attempt leaves them that was interrupted: their own indexes tell."""
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 1)
+        await fill(s.client, 100)
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        one = await create(s.client, archive, segment_bytes=SEGMENT_BYTES)
+        archive.delete_manifest(one.id)
+        progress = Progress()
+        two = await create(s.client, archive, segment_bytes=SEGMENT_BYTES, progress=progress)
+        assert progress.reused_segments > 2
+        assert len(one.sessions) == 2
+        assert two.sessions == one.sessions
+
+
+def test_a_name_that_was_chosen_is_of_one_snapshot(tmp_path: Path):
+    """Whoever asks again gets it; but not for the copy of another node."""
+
+    @story(tmp_path / "cluster")
+    async def _(s: Story) -> None:
+        await fill(s.client, 5)
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        one = await create(s.client, archive, node="b", id_="mine")
+        await fill(s.client, 5)
+        assert await create(s.client, archive, node="b", id_="mine") == one
+        for node in ("a", None):
+            with pytest.raises(NotPossible, match="is there, and is of b"):
+                await create(s.client, archive, node=node, id_="mine")
+        assert archive.ids() == ["mine"]
+
+
 def test_a_log_that_was_trimmed(tmp_path: Path):
     """It begins where the log does, or with the segment that holds that place."""
 
