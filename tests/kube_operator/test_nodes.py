@@ -139,6 +139,35 @@ def test_a_list_is_as_old_as_it_says():
     assert list(nodes.pods) == list(watched.shards) == ["node-1"]
 
 
+def shard_of(version: int, uid: str = "1", **told: object) -> dict[str, object]:
+    meta = {"name": "orders", "uid": uid, "resourceVersion": str(version)}
+    return {"metadata": meta, "spec": told}
+
+
+def test_what_is_older_than_what_is_known_is_no_news():
+    """As when a watch tells again what stood there before our own write was answered."""
+    watched = Watched(Nodes(lambda: 0.0), {})
+    watched.shard("ADDED", shard_of(5, replicas=3))
+    watched.wrote_shard(shard_of(9, replicas=5))
+    watched.shard("MODIFIED", shard_of(7, replicas=4))
+    assert watched.shards["orders"] == shard_of(9, replicas=5)
+    watched.relist("shards", {"metadata": {"resourceVersion": "8"}, "items": [shard_of(7)]})
+    assert watched.shards["orders"] == shard_of(9, replicas=5)
+    listed = {"metadata": {"resourceVersion": "12"}, "items": [shard_of(12, replicas=1)]}
+    watched.relist("shards", listed)
+    assert watched.shards["orders"] == shard_of(12, replicas=1)
+
+
+def test_the_deletion_of_an_earlier_one_takes_nothing_from_the_one_that_is_there():
+    watched = Watched(Nodes(lambda: 0.0), {})
+    watched.shard("ADDED", shard_of(5, "1"))
+    watched.wrote_shard(shard_of(9, "2"))
+    watched.shard("DELETED", shard_of(8, "1"))
+    assert watched.shards == {"orders": shard_of(9, "2")}
+    watched.shard("DELETED", shard_of(10, "2"))
+    assert not watched.shards
+
+
 def rolled(*revisions: str) -> list[NodePod]:
     return [
         node_pod(
