@@ -1,6 +1,7 @@
 """Coordinators that drive real replicas, over a metadata store that they share."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from shardlog.protocol.coordination import (
 from shardlog.protocol.messages import Append, Appended, Registered
 from shardlog.protocol.quorum import QuorumPolicy
 from shardlog.protocol.shard import Shard, Status
+from shardlog.transport.control_calls import NodeNews
 
 CREATE = CreateShard(("a", "b", "c"), QuorumPolicy())
 
@@ -308,5 +310,42 @@ def test_rule_21_a_version_that_comes_again_is_not_taken_for_the_record_that_had
             found = await store.get(key)
             assert found is not None
             assert found.value == halted
+
+    asyncio.run(story())
+
+
+class Looked(Cluster):
+    """Nodes have no news."""
+
+    def __init__(self, names: str) -> None:
+        super().__init__(names)
+        self.looks: Counter[str] = Counter()
+
+    async def look(self, node: str, life: int, since: int, timeout_ms: int) -> NodeNews:
+        self.looks[node] += 1
+        return NodeNews(1, 0, ())
+
+    async def looked(self, node: str, times: int) -> None:
+        before = self.looks[node]
+        while self.looks[node] < before + times:
+            await asyncio.sleep(0)
+
+
+def test_nodes_that_host_nothing_are_not_looked_at_any_more():
+    async def story() -> None:
+        cluster = Looked("a b c")
+        host = cluster.host()
+        async with cluster.running(host):
+            await host.command(SHARD, CREATE)
+            leader = (await until(host, steady)).leader
+            assert leader is not None
+            await cluster.looked(leader.node, 1)
+            gone = next(name for name in cluster.nodes if name != leader.node)
+            assert cluster.looks[gone]
+            assert isinstance(await host.command(SHARD, Contract(gone)), Accepted)
+            await until(host, lambda it: steady(it) and not it.removed and gone not in names(it))
+            before = cluster.looks[gone]
+            await cluster.looked(leader.node, 5)
+            assert cluster.looks[gone] == before
 
     asyncio.run(story())
