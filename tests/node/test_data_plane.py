@@ -167,6 +167,23 @@ def test_a_tail_waits_for_what_comes_and_is_told_when_nothing_does(tmp_path: Pat
             assert [entry.body for entry in found.entries] == [body_of(b"news")]
 
 
+def test_a_leader_that_hears_no_quorum_does_not_say_that_nothing_is_new(tmp_path: Path):
+    """It may have been deposed, and its clients would wait there for ever."""
+
+    @story(tmp_path, limits=PlaneLimits(tail_wait_ms=50))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        assert (await tail(client, end_of(cluster, leader))).entries == ()
+        for name in cluster.names:
+            if name != leader:
+                await cluster.stop(name)
+        while cluster.nodes[leader].replicas["orders"].quorum_fresh():
+            await asyncio.sleep(0.01)
+        client.connection.send(encode_read(1, 8, end_of(cluster, leader), 0, tail=True))
+        refused = to_message(await client.next())
+        assert isinstance(refused, ClientRefused)
+        assert refused.refusal == NotReady("the leader has not heard a quorum lately")
+
+
 def test_offsets_by_time(tmp_path: Path):
     @story(tmp_path)
     async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
@@ -500,6 +517,34 @@ def test_S14_answers_that_nobody_takes_are_bounded_together():
     plane.ports |= set(owed)
     plane.bound_unsent()
     assert [each.dismissed for each in owed] == [False, False, True, False]
+
+
+def test_S19_whoever_opened_no_sessions_for_long_has_not_saved_up_for_more(tmp_path: Path):
+    @story(tmp_path, "a", limits=PlaneLimits(registered_max=8))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        assert isinstance(await client.ask(Register(1)), Registered)
+        (port,) = cluster.planes[leader].ports
+        for _ in range(10):
+            port.look(60_000)
+        answers = [await client.ask(Register(nonce)) for nonce in range(100, 160)]
+        assert any(isinstance(each, ClientRefused) for each in answers)
+
+
+def test_reads_of_a_channel_that_is_bound_anew_count_no_more(tmp_path: Path):
+    @story(tmp_path)
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        await session_of(client)
+        plane = cluster.planes[leader]
+        (port,) = plane.ports
+        for name in cluster.names:
+            if name != leader:
+                await cluster.stop(name)
+        client.send(Read(5, 0, 100))
+        while not port.reads:
+            await asyncio.sleep(0.01)
+        assert plane.answers.bytes
+        await client.attach(1, "orders")
+        assert (port.reads, plane.answers.bytes) == (0, 0)
 
 
 def test_T3_a_verified_read_has_a_damaged_control_entry_repaired(tmp_path: Path):
