@@ -172,6 +172,13 @@ def test_what_goes_wrong_on_the_way_is_no_answer():
             assert answer is not None
             assert isinstance(answer.message, messages.Created)
             assert "a" not in control.failures
+            cluster.nodes["a"].kill()
+            with pytest.raises(Unanswered):
+                await control.call(ask("a", messages.Create()), 50)
+            assert isinstance(control.failures["a"], DeadlineExceeded)
+            cluster.nodes["a"].start()
+            await control.call(ask("a", messages.Create()), 5000)
+            assert "a" not in control.failures
 
     asyncio.run(story())
 

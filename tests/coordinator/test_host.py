@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +10,9 @@ from node.cluster import registration
 
 from coordinator.nodes import SHARD, Cluster, now_ms
 from shardlog.checksum import seal_body
+from shardlog.coordinator.driver import DriverLimits
 from shardlog.coordinator.host import CoordinatorHost
+from shardlog.coordinator.watching import NodeWatch
 from shardlog.metadata.memory import Memory, MemoryStore
 from shardlog.metadata.records import decode_shard, encode_shard, shard_key
 from shardlog.metadata.store import ABSENT, CHANGES_KEPT, Listing, MetadataStore, Versioned
@@ -315,15 +317,16 @@ def test_rule_21_a_version_that_comes_again_is_not_taken_for_the_record_that_had
 
 
 class Looked(Cluster):
-    """Nodes have no news."""
+    """Nodes have no news, in any of their lives."""
 
     def __init__(self, names: str) -> None:
         super().__init__(names)
         self.looks: Counter[str] = Counter()
+        self.lives = dict.fromkeys(self.nodes, 1)
 
     async def look(self, node: str, life: int, since: int, timeout_ms: int) -> NodeNews:
         self.looks[node] += 1
-        return NodeNews(1, 0, ())
+        return NodeNews(self.lives[node], 0, ())
 
     async def looked(self, node: str, times: int) -> None:
         before = self.looks[node]
@@ -347,5 +350,35 @@ def test_nodes_that_host_nothing_are_not_looked_at_any_more():
             before = cluster.looks[gone]
             await cluster.looked(leader.node, 5)
             assert cluster.looks[gone] == before
+
+    asyncio.run(story())
+
+
+def test_a_node_in_another_life_brings_all_that_it_hosts_to_attention():
+    """It was started again between two looks: nobody has seen it silent."""
+
+    class Attention:
+        def __init__(self) -> None:
+            self.told: list[Iterable[str] | None] = []
+
+        def hosted_changed(self, node: str, shards: Iterable[str] | None) -> None:
+            self.told.append(shards)
+
+        def fell_silent(self, node: str) -> None:
+            raise AssertionError(node)
+
+        nobody_listens = fell_silent
+
+    async def story() -> None:
+        cluster, attention = Looked("a"), Attention()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            watch = NodeWatch(cluster, DriverLimits(look_ms=1), attention, group)
+            watch.keep("a")
+            await cluster.looked("a", 3)
+            assert attention.told == [None]
+            cluster.lives["a"] = 2
+            await cluster.looked("a", 3)
+            assert attention.told == [None, None]
+            watch.drop("a")
 
     asyncio.run(story())

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from cluster_keys import KEY
 
-from shardlog.coordinator.calls import GATHERED_MAX, NodeControl
+from shardlog.coordinator.calls import GATHERED_MAX, GATHERED_TIMEOUT_MS, NodeControl
 from shardlog.coordinator.driver import CannotLook, NotListening, Unanswered
 from shardlog.protocol.entry import Member
 from shardlog.protocol.failures import NoReplica
@@ -81,9 +81,11 @@ class CountingClient(ControlClient):
     def __init__(self) -> None:
         super().__init__(LIMITS, None, KEY)
         self.rounds: list[int] = []
+        self.timeouts_ms: list[int] = []
 
     async def status_of_many(self, address, envelopes, timeout_ms):
         self.rounds.append(len(envelopes))
+        self.timeouts_ms.append(timeout_ms)
         return await super().status_of_many(address, envelopes, timeout_ms)
 
 
@@ -116,6 +118,17 @@ def test_questions_for_one_node_travel_together_and_each_gets_its_answer():
                 assert f"s{answer.message.asked}" == question.shard
             assert client.rounds == [100, 100]
             assert a.singly == b.singly == 0
+
+    asyncio.run(story())
+
+
+def test_a_round_waits_no_longer_than_the_most_impatient_of_its_questions():
+    async def story() -> None:
+        async with served(Node("a")) as (control, client):
+            for patience_ms in ((30_000, 900, 5_000), (30_000, 5_000)):
+                asked = [control.call(ask("a", f"s{each}"), each) for each in patience_ms]
+                await asyncio.gather(*asked)
+            assert client.timeouts_ms == [900, GATHERED_TIMEOUT_MS]
 
     asyncio.run(story())
 

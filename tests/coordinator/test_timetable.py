@@ -7,10 +7,13 @@ from functools import partial
 
 import uvloop
 
+from coordinator.nodes import Cluster, now_ms
+from shardlog.coordinator.driver import DriverLimits, ShardCoordinator, Surroundings
 from shardlog.coordinator.elections import ELECTIONS_MAX, TURN_MS, ElectionTurns
 from shardlog.coordinator.leaders import LeaderCounts
 from shardlog.coordinator.timetable import ROUND_S, TURN_MAX, Timetable
-from shardlog.protocol.coordination import LeadersCounted
+from shardlog.protocol.coordination import CoordinatorLimits, LeadersCounted
+from shardlog.protocol.coordinator import Coordinator
 from shardlog.protocol.entry import Member
 from shardlog.protocol.shard import Shard, Status
 
@@ -195,3 +198,25 @@ def test_so_many_elections_at_once_and_no_more():
     turns.begun("s3", 1000 + TURN_MS)
     assert turns.has_room(5000)
     assert not turns._begun
+
+
+def test_a_shard_that_is_left_alone_counts_for_nothing():
+    async def story() -> None:
+        leaders, elections = LeaderCounts(), ElectionTurns()
+        cluster = Cluster("")
+        around = Surroundings(
+            cluster.memory.handle(), cluster, now_ms, DriverLimits(), Timetable(), leaders,
+            elections,
+        )  # fmt: skip
+        machine = Coordinator("operator", "orders", CoordinatorLimits(), 1)
+        coordinator = ShardCoordinator(machine, around, lambda shard, failure: None)
+        leaders.choose("orders", "a")
+        for number in range(1, ELECTIONS_MAX):
+            elections.begun(f"s{number}", 1000)
+        elections.begun("orders", 1000)
+        assert not elections.has_room(1000)
+        coordinator.stop()
+        assert elections.has_room(1000)
+        assert leaders.counted == LeadersCounted(())
+
+    asyncio.run(story())
