@@ -389,3 +389,13 @@ def test_point_15_a_record_over_the_limit_with_its_key(tmp_path: Path):
         async with s.client.producer(SHARD, batch_bytes=1_000) as producer:
             with pytest.raises(RecordTooLarge):
                 producer.send_many([b"x", bytes(600)], [b"", bytes(600)])
+
+
+def test_a_record_that_does_not_fit_begins_the_next_batch(tmp_path: Path):
+    @story(tmp_path, names="a")
+    async def _(s: Story) -> None:
+        async with s.client.producer(SHARD, batch_bytes=1_000) as producer:
+            for size in (600, 600, 300, 100):
+                producer.send(bytes(size))
+        counts = [each.batch.count async for each in s.client.batches(SHARD)]
+        assert counts == [1, 2, 1]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardlog.checksum import seal, seal_body
-from shardlog.client.verification import Continuity, Mismatch
+from shardlog.client.verification import Continuity, Lost, Mismatch
 from shardlog.protocol.entry import Entry, Kind, sealed
 from shardlog.transport.entries import join_entries
 
@@ -86,3 +86,13 @@ def test_no_changed_byte_is_believed(data):
     assert len(taken) <= intact
     reader.take(raw(entries[len(taken) :]), 3 - len(taken))
     assert reader.next == 16
+
+
+def test_what_was_given_up_is_told_from_where_one_reads():
+    entries = log([2, 6, 1], [Kind.DATA, Kind.LOST, Kind.DATA])
+    at = Continuity(10)
+    assert len(at.take(raw(entries), 3)) == 1
+    for reader, first in ((at, 12), (Continuity(15), 15)):
+        with pytest.raises(Lost) as told:
+            reader.take(raw(entries[1:]), 2)
+        assert (told.value.first, told.value.end) == (first, 18)

@@ -128,3 +128,39 @@ def test_a_damaged_manifest_keeps_everything(tmp_path: Path):
         collected = delete(archive, [one.id])
         assert collected.segments == 0
         assert "is damaged" in str(collected.why_not)
+
+
+def test_who_may_be_taken_for_dead_collects_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody may have removed its mark, and create by now."""
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        archive = archive_at(f"file://{tmp_path}/snapshots")
+        await fill(s.client, 10)
+        archive.delete_manifest((await create(s.client, archive)).id)
+        with monkeypatch.context() as slow:
+            slow.setattr(marks, "STALE_S", 0.0)
+            collected = collect(archive)
+        assert (collected.segments, collected.why_not) == (0, "it took too long to go on safely")
+        assert archive.pieces()
+        assert collect(archive).segments == 1
+
+
+def test_a_mark_that_was_removed_or_may_have_been_is_not_put_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    archive = archive_at(f"file://{tmp_path}/snapshots")
+    with marks.creating(archive, "one") as mark:
+        age(tmp_path, mark.name)
+        (old,) = marks.marks(archive)
+        with monkeypatch.context() as slow:
+            slow.setattr(marks, "STALE_S", 0.0)
+            mark.refresh()
+        assert marks.marks(archive) == [old]
+        mark.refresh()
+        assert marks.marks(archive) != [old]
+        archive.destination.delete(mark.name)
+        mark.refresh()
+        assert not mark.is_there()
