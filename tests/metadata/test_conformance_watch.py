@@ -4,11 +4,21 @@ import asyncio
 import gc
 import tracemalloc
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from metadata.backends import CHANGES_KEPT, Backend, delete, put, settle, take
+from metadata.backends import (
+    CHANGES_KEPT,
+    Backend,
+    MemoryBackend,
+    SqliteBackend,
+    delete,
+    put,
+    settle,
+    take,
+)
 from shardlog.metadata.store import Change, News, Relisted
 from shardlog.metadata.watching import PAGE_CHANGES_MAX
 
@@ -271,3 +281,16 @@ async def test_a_watch_has_one_reader(backend: Backend):
             await anext(watch)
         await put(store, "a", b"1")
         assert len(await waiting) == 1
+
+
+@pytest.mark.parametrize("kind", [MemoryBackend, SqliteBackend])
+async def test_the_first_change_that_is_kept_is_told_as_such(kind: type[Backend], tmp_path: Path):
+    """And from the one before it on, all that there is."""
+    backend = kind(tmp_path)
+    async with backend.handle() as store:
+        for number in range(CHANGES_KEPT + 1):
+            last = await put(store, "a", b"%d" % number)
+        async with store.watch("", backend.at(2)) as watch:
+            assert await take(watch, 1) == [Change(backend.at(2), "a", b"1")]
+        async with store.watch("", backend.at(1)) as watch:
+            assert await take(watch, 1) == [Relisted(last.version, (last,))]

@@ -4,10 +4,25 @@ from itertools import takewhile
 from typing import Any
 
 from shardlog.checksum import seal, seal_body
-from shardlog.protocol.effects import Barrier, ReadFailed, Send, SendEntries, ServeRead, Sync
+from shardlog.protocol.effects import (
+    Barrier,
+    ReadFailed,
+    Send,
+    SendEntries,
+    SendFetched,
+    ServeRead,
+    Sync,
+)
 from shardlog.protocol.entry import Entry, Kind, Member, sealed
 from shardlog.protocol.failures import CorruptEntry
-from shardlog.protocol.messages import ClientRefused, Entries, Envelope, Heartbeat, ReadResult
+from shardlog.protocol.messages import (
+    ClientRefused,
+    Entries,
+    Envelope,
+    Fetched,
+    Heartbeat,
+    ReadResult,
+)
 from shardlog_node.driver import Driver
 
 BEAT = Envelope("orders", "a", 1, "b", 2, Heartbeat(1, 0, 0, 1, True))
@@ -66,6 +81,18 @@ def test_entries_are_sent_up_to_a_damaged_one_which_the_replica_hears_of():
     bench.driver.step(5, "event")  # type: ignore[arg-type]
     assert bench.done == [Envelope("orders", "a", 1, "b", 2, Entries(1, (whole,), 0, 0))]
     assert bench.events == ["event", ReadFailed(1)]
+
+
+def test_nothing_more_is_announced_behind_a_damaged_entry():
+    whole, bad = entry(0), entry(1)
+    to = Member("b", 2)
+    bench = Bench(whole)
+    bench.driver.perform([SendFetched(to, 1, (whole.header,), 5)])
+    bench.driver.perform([SendFetched(to, 1, (whole.header, bad.header), 5)])
+    assert [each.message for each in bench.done] == [
+        Fetched(1, (whole,), 5),
+        Fetched(1, (whole,), 0),
+    ]
 
 
 def test_a_read_over_damage_is_refused_and_a_whole_one_answered():
