@@ -294,3 +294,16 @@ async def test_the_first_change_that_is_kept_is_told_as_such(kind: type[Backend]
             assert await take(watch, 1) == [Change(backend.at(2), "a", b"1")]
         async with store.watch("", backend.at(1)) as watch:
             assert await take(watch, 1) == [Relisted(last.version, (last,))]
+
+
+async def test_who_stops_waiting_leaves_the_others_their_news(backend: Backend):
+    async with backend.handle() as store, backend.handle() as other:
+        one, two = store.watch("", backend.at(1)), store.watch("", backend.at(1))
+        staying, leaving = asyncio.create_task(take(one, 1)), asyncio.create_task(take(two, 1))
+        await settle()
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        record = await put(other, "a", b"1")
+        assert await staying == [Change(record.version, "a", b"1")]
+        await one.aclose()
+        await two.aclose()
