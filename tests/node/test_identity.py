@@ -45,7 +45,6 @@ from shardlog.protocol.messages import (
     Reconfiguration,
     Refused,
     Register,
-    Registered,
     Snapshot,
     SnapshotRequest,
     StatusRequest,
