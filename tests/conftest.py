@@ -14,6 +14,11 @@ import signal
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Examples may take as long as they do: a busy machine is no failure.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 HOW_TO_GET = {
     "etcd": "apt-get install golang (1.24 or newer) to build it",

@@ -439,9 +439,8 @@ class ClientPort(Receiver):
     def _may_bind(self) -> bool:
         """A few channels each connection has, however many all have."""
         bound, plane = len(self._channels), self._plane
-        if bound < CHANNELS_ALWAYS:
-            return True
-        return bound < plane.limits.channels_max and plane.channels < plane.limits.all_channels_max
+        is_one_of_few = bound < CHANNELS_ALWAYS or plane.channels < plane.limits.all_channels_max
+        return bound < plane.limits.channels_max and is_one_of_few
 
     @property
     def unsent_bytes(self) -> int:

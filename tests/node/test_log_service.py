@@ -379,7 +379,7 @@ def test_S09_an_idle_stream_ends_when_nothing_is_under_way(tmp_path: Path):
 
 
 def test_S09_a_reader_that_takes_nothing_is_ended(tmp_path: Path):
-    @story(tmp_path, log_limits=LogLimits(stall_ms=200, window_bytes=64 << 10))
+    @story(tmp_path, log_limits=LogLimits(stall_ms=3000, window_bytes=64 << 10))
     async def _(cluster: PublicCluster, leader: str, log: Log) -> None:
         stream = await log.open("orders")
         for request in range(1, 41):
