@@ -36,7 +36,8 @@ def test_leadership_leaves_a_full_disk_which_catches_up_when_there_is_room(tmp_p
                     request -= 1
                     await asyncio.sleep(0.01)
             successor = await cluster.leader("orders", other_than=leader)
-            await cluster.append(successor, "orders", session, request + 1, bytes(2000))
+            again = await cluster.appended(successor, "orders", session, request + 1, bytes(2000))
+            assert again is not None
             disks[leader].full = False
             end = cluster.nodes[successor].replicas["orders"].replica.log.end
             while cluster.nodes[leader].replicas["orders"].replica.durable_end < end:
