@@ -60,8 +60,9 @@ LIMITS = Limits(
     appends_inflight_max=1024,
     sessions_max=256,
     replies_max=32,
+    session_idle_ms=10_000,
 )
-"""Of every replica.  Sessions and replies must be the same on all nodes: it is part of the log."""
+"""Of every replica.  How many sessions and replies are kept, a log names when it begins."""
 
 UNANSWERED = (Trim,)
 """Calls that a replica takes without a word."""

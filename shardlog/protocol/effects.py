@@ -234,6 +234,7 @@ class Limits:
 
     A leader beats every `heartbeat_ms`; while nothing happens, every `rest_ms`.  `sessions_max` and
     `replies_max` are for shards that begin under this leader: the log of any other names its own.
+    A session that was used within `session_idle_ms` is not evicted: a registration is refused then.
     """
 
     heartbeat_ms: int = 50
@@ -261,6 +262,7 @@ class Limits:
     standby_lag_entries_max: int = 8
     sessions_max: int = 64
     replies_max: int = 8
+    session_idle_ms: int = 0
 
     @property
     def slack_ms(self) -> int:

@@ -67,6 +67,7 @@ class Leadership:
         "told",
         "tries",
         "trimmed",
+        "used_ms",
         "waiters",
     )
 
@@ -118,6 +119,8 @@ class Leadership:
         self.rested_ms = -1
         # Folded to the end of the log, the uncommitted suffix included: it admits requests.
         self.tip = SessionTable()
+        # When sessions were last used, as far as this leader knows (`session_idle_ms`).
+        self.used_ms: dict[int, int] = {}
 
     def members(self) -> Ensemble:
         """The ensemble that is announced: the final one while a change is under way."""

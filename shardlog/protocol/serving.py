@@ -58,13 +58,26 @@ def register(r: ReplicaState, envelope: Envelope, message: Register) -> None:
     if known is not None:
         _register_again(r, r.lead, envelope, message, known)
         return
-    refusal = refusal_to_write(r, r.lead)
+    refusal = refusal_to_write(r, r.lead) or _refusal_to_evict(r, r.lead)
     if refusal:
         r.refuse(envelope, refusal)
         return
     header = leading.append(r, r.lead, Kind.REGISTER, 0, message.nonce, 1, b"", 0)
+    if r.limits.session_idle_ms:
+        r.lead.used_ms[session_of(header)] = r.now_ms
     wait(r.lead, header.end, Waiter(envelope.src, 0, message.nonce, session_of(header)))
     r.owes_sync = True
+
+
+def _refusal_to_evict(r: ReplicaState, lead: Leadership) -> Refusal | None:
+    """The session that would make room must have been idle, as far as this leader can know."""
+    idle_ms, evicted = r.limits.session_idle_ms, lead.tip.to_evict()
+    if not idle_ms or evicted is None:
+        return None
+    if r.now_ms - lead.used_ms.setdefault(evicted, r.now_ms) < idle_ms:
+        return Overloaded(len(lead.tip.sessions))
+    del lead.used_ms[evicted]
+    return None
 
 
 def _register_again(
@@ -128,6 +141,8 @@ def refusal_of_a_stranger(r: ReplicaState, lead: Leadership, unknown: SessionUnk
 
 
 def _append_new(r: ReplicaState, lead: Leadership, envelope: Envelope, message: Append) -> None:
+    if r.limits.session_idle_ms:
+        lead.used_ms[message.session] = r.now_ms
     header = leading.append(
         r,
         lead,

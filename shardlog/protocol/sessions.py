@@ -141,11 +141,17 @@ class SessionTable:
                 return
             self.applied = base + header.count
 
-    def _register(self, header: Header) -> None:
-        """Whoever was used longest ago makes room (T7)."""
+    def to_evict(self) -> int | None:
+        """The session that makes room for the next one: the least recently used (T7)."""
         sessions = self.sessions
-        if len(sessions) >= self.limits.sessions_max:
-            del sessions[min(sessions, key=lambda id_: sessions[id_].used)]
+        if len(sessions) < self.limits.sessions_max:
+            return None
+        return min(sessions, key=lambda id_: sessions[id_].used)
+
+    def _register(self, header: Header) -> None:
+        sessions, evicted = self.sessions, self.to_evict()
+        if evicted is not None:
+            del sessions[evicted]
         sessions[session_of(header)] = OpenSession(0, (), header.base, header.request)
 
 

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from protocol.cluster import Cluster
-from protocol.harness import CLIENT, acked, chain, leading, only, sent, session_at
+from protocol.harness import CLIENT, Node, acked, chain, leading, only, refusal, sent, session_at
 from protocol.test_losing import X, give_up
 from shardlog.protocol.awaiting import awaited
 from shardlog.protocol.coordination import Accepted, AcceptLoss
 from shardlog.protocol.effects import Limits
 from shardlog.protocol.entry import Kind
-from shardlog.protocol.failures import SessionUnknown
+from shardlog.protocol.failures import Overloaded, SessionUnknown
 from shardlog.protocol.log import Mark
 from shardlog.protocol.messages import Append, Appended, Register, Registered
-from shardlog.protocol.sessions import SessionLimits, Sessions
+from shardlog.protocol.sessions import SessionLimits, Sessions, session_of
 from shardlog.protocol.shard import Status
 
 Table = tuple[int, SessionLimits, Sessions]
@@ -234,3 +234,41 @@ def test_hole_4_11_once_is_enough_whoever_leads_later():
     assert cluster.record.status is Status.STEADY
     assert isinstance(cluster.append(session, 1), Appended)
     assert cluster.leader().replica.sessions.limits.since == since
+
+
+# --- sessions that are in use --------------------------------------------------------------------
+
+IDLE_MS = 10_000
+
+
+def registered(leader: Node, nonce: int) -> int:
+    """The session; 0 if it is refused, because another one would have to go."""
+    found = refusal(leader.receive(Register(nonce), CLIENT))
+    assert found is None or isinstance(found, Overloaded)
+    return 0 if found else session_of(leader.replica.log.headers[-1])
+
+
+def test_S07_T7_a_session_in_use_is_not_evicted_by_registrations():
+    leader = leading(limits=Limits(sessions_max=2, session_idle_ms=IDLE_MS))
+    used, idle = registered(leader, 1), registered(leader, 2)
+    for request in range(1, 8):
+        leader.now_ms += IDLE_MS // 2
+        assert not refusal(leader.receive(Append(used, request, 1, b"x", 0), CLIENT))
+        assert bool(registered(leader, 100 + request)) == (request % 2 == 0)
+    assert leader.replica.lead is not None
+    assert used in leader.replica.lead.tip.sessions
+    assert idle not in leader.replica.lead.tip.sessions
+    leader.now_ms += IDLE_MS
+    assert registered(leader, 200)
+    assert registered(leader, 201)
+    assert used not in leader.replica.lead.tip.sessions
+
+
+def test_S07_T7_what_an_earlier_leader_opened_is_taken_for_used():
+    leader = leading(limits=Limits(sessions_max=1, session_idle_ms=IDLE_MS))
+    registered(leader, 1)
+    assert leader.replica.lead is not None
+    leader.replica.lead.used_ms.clear()
+    assert not registered(leader, 100)
+    leader.now_ms += IDLE_MS
+    assert registered(leader, 100)
