@@ -58,6 +58,9 @@ REQUEST_COST_BYTES = 1 << 10
 REGISTERED_PER_S = 8
 """So many sessions a second a connection may open of a shard, beyond those at once."""
 
+REGISTERED_IN_VAIN_MAX = 8192
+"""Registrations beyond these, each refused, end their connection: to refuse them takes time, too."""
+
 CHANNELS_ALWAYS = 16
 
 # To look up a member of an enumeration takes as long as a call, and every append asks for these.
@@ -412,7 +415,10 @@ class ClientPort(Receiver):
 
     def may_register(self, shard: str) -> bool:
         self._registered[shard] += 1
-        return self._registered[shard] <= self._plane.limits.registered_max
+        beyond = self._registered[shard] - self._plane.limits.registered_max
+        if beyond > REGISTERED_IN_VAIN_MAX:
+            self.dismiss("registrations are refused, and go on")
+        return beyond <= 0
 
     def dismiss(self, why: str) -> None:
         self._unfinished.forget()

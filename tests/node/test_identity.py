@@ -45,6 +45,7 @@ from shardlog.protocol.messages import (
     Reconfiguration,
     Refused,
     Register,
+    Registered,
     Snapshot,
     SnapshotRequest,
     StatusRequest,
@@ -58,7 +59,7 @@ from shardlog.transport.connection import Connection, ConnectionLimits, State
 from shardlog.transport.control import ControlClient, ControlLimits
 from shardlog.transport.control_calls import RPCS, NewsRequest
 from shardlog.transport.endpoints import Inbox, connect
-from shardlog.transport.failures import NotPermitted
+from shardlog.transport.failures import NotPermitted, TransportFailure
 from shardlog.transport.frame_messages import BETWEEN_REPLICAS, from_message, to_message
 from shardlog.transport.frames import HEAD, Decoder, Frame, FrameType, encode_register
 from shardlog.transport.handshake import (
@@ -72,6 +73,7 @@ from shardlog.transport.handshake import (
     encode_pong,
     encode_proof,
 )
+from shardlog_node.clients import REGISTERED_IN_VAIN_MAX
 from shardlog_node.data_plane import PlaneLimits
 
 RECORDS = 20
@@ -417,6 +419,23 @@ def test_S07_registrations_that_wait_are_bounded(tmp_path: Path, same: bool):
                 await asyncio.sleep(0.01)
         answer = await client.ask(append(session, RECORDS + 1, body_of(b"x")))
         assert isinstance(answer, Appended | ClientRefused)  # others may have evicted its session
+
+
+def test_S07_who_goes_on_registering_in_vain_is_dismissed(tmp_path: Path):
+    most = 8
+
+    @story(tmp_path, limits=PlaneLimits(registered_max=most))
+    async def _(cluster: PlaneCluster, leader: str, client: BareClient) -> None:
+        async with cluster.client(leader, "orders") as rude:
+            for nonce in range(1, most + REGISTERED_IN_VAIN_MAX + 1):
+                rude.connection.send(encode_register(1, nonce))
+            for _ in range(most + REGISTERED_IN_VAIN_MAX):
+                await rude.next()
+            rude.connection.send(encode_register(1, 1))
+            with pytest.raises(TransportFailure, match="registrations are refused"):
+                while True:
+                    await rude.next()
+        assert isinstance(await client.ask(Register(1)), Registered)
 
 
 def test_S07_what_belongs_to_closed_channels_is_dropped(tmp_path: Path):
