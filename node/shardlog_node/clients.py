@@ -59,7 +59,7 @@ REGISTERED_PER_S = 8
 """So many sessions a second a connection may open of a shard, beyond those at once."""
 
 REGISTERED_IN_VAIN_MAX = 8192
-"""Registrations beyond these, each refused, end their connection: to refuse them takes time, too."""
+"""So many refused registrations end their connection: to refuse them takes time, too."""
 
 CHANNELS_ALWAYS = 16
 
