@@ -134,10 +134,16 @@ class Client:
         self._producers.add(made)
         return made
 
-    async def register(self, shard: str, *, deadline_ms: int | None = None) -> int:
-        """Open a session for `numbered`, and return its name; one, however often it takes."""
+    async def register(
+        self, shard: str, *, nonce: int | None = None, deadline_ms: int | None = None
+    ) -> int:
+        """Open a session for `numbered`, and return its name; one, however often it takes.
+
+        A `nonce`, a number from 2**62 to 2**63, gives the session that was opened with it, as long
+        as the leader keeps that.
+        """
         what = f"opening a session of {shard!r}"
-        exchange, nonce = self._exchange(shard), registration_nonce()
+        exchange, nonce = self._exchange(shard), nonce or registration_nonce()
         frame = await exchange.ask(what, encode_register, self._deadline(deadline_ms), nonce=nonce)
         session: int = _REGISTERED.unpack(frame.payload)[1]
         return session
@@ -205,6 +211,10 @@ class Client:
         return self._records(
             self._stream(shard, start, None, deadline_ms, from_first_kept, follow=True)
         )
+
+    async def shards(self) -> list[str]:
+        """The names of all shards, from whoever serves `http://`; addresses do not tell them."""
+        return await self._directory.names()
 
     async def locate(self, shard: str, timestamp_ms: int, *, deadline_ms: int | None = None) -> int:
         """The offset of the first committed entry not older than that; the end if there is none."""

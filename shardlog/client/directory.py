@@ -44,6 +44,10 @@ class Directory(Protocol):
         """`DirectoryUnavailable` if there is no answer, `NoSuchShard` if that is the answer."""
         ...
 
+    async def names(self) -> list[str]:
+        """Of all shards that are there, in order."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -66,6 +70,9 @@ class AddressList:
 
     async def find(self, shard: str) -> Placement:
         return self._placement
+
+    async def names(self) -> list[str]:
+        raise InvalidArgument("addresses of nodes do not tell which shards there are: http://")
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -90,6 +97,19 @@ class HttpDirectory:
         if status != 200:
             raise DirectoryRejected(f"{self._url} answers {status} when asked for {shard!r}")
         return placement_of(shard, answer)
+
+    async def names(self) -> list[str]:
+        status, answer = await self._get("/v1/shards")
+        if status >= 500:
+            raise DirectoryUnavailable(f"the coordinator at {self._url} answers {status}")
+        try:
+            return sorted(
+                str(each["name"]) for each in answer["shards"] if each["status"] != "DELETING"
+            )
+        except (KeyError, TypeError) as failure:
+            raise DirectoryRejected(
+                f"{self._url} does not tell which shards there are"
+            ) from failure
 
     async def _get(self, path: str) -> tuple[int, Any]:
         import aiohttp

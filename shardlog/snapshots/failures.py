@@ -39,6 +39,10 @@ class DestinationBusy(SnapshotFailure):
     """Somebody else is at work there, and stands in the way."""
 
 
+class RecordsLost(SnapshotFailure):
+    """Records that were to be read have been given up, by `shardlog ops accept-loss`."""
+
+
 class Damaged(SnapshotFailure):
     """A manifest or a segment is not as it was written, or is missing.
 

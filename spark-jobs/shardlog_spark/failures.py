@@ -68,7 +68,12 @@ def _kind(failure: Exception, refused: type[SparkFailure]) -> type[SparkFailure]
             return DamagedSource
         case client.NumberTaken():
             return OtherRows
-        case client.NoSuchShard() | client.OffsetTrimmed() | client.Refused():
+        case (
+            client.NoSuchShard()
+            | client.OffsetTrimmed()
+            | client.Refused()
+            | client.SessionEvicted()
+        ):
             return refused
         case client.ClientFailure() | snapshots.DestinationUnavailable():
             return NoAnswer

@@ -68,6 +68,16 @@ def _tls_context(files: TlsFiles) -> ssl.SSLContext | None:
     return tls
 
 
+async def shards_of(client: Client, options: Options) -> tuple[str, ...]:
+    """What is subscribed to; with a pattern those that are there now."""
+    if options.pattern is None:
+        return options.shards
+    found = options.matching(await client.shards())
+    if not found:
+        raise CannotRead(f"there is no shard whose name matches {options.pattern.pattern!r}")
+    return found
+
+
 async def ends(client: Client, shard: str) -> tuple[int, int]:
     """The first offset that is kept, and where the log ends by a quorum's word."""
     return await client.first(shard), await client.end(shard)
@@ -79,9 +89,12 @@ def within(options: Options, shard: str, *, starting: int = EARLIEST) -> tuple[i
     async def question(client: Client) -> tuple[int, int, int]:
         first, end = await ends(client, shard)
         start = place(options.starting, shard, starting)
-        if options.starting_ms is not None and options.starting is None:
-            start = await client.locate(shard, options.starting_ms)
-        return first, end, start
+        starting_ms, ending_ms = options.times(shard)
+        if starting_ms is not None and options.starting is None:
+            start = await client.locate(shard, starting_ms)
+        if ending_ms is not None and options.ending is None:
+            end = max(first, await client.locate(shard, ending_ms))
+        return first, end, min(start, end) if options.starting is None else start
 
     first, end, start = asked(options, question)
     start = {EARLIEST: first, LATEST: end}.get(start, start)

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
@@ -28,15 +27,13 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from shardlog.client.batching import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
 from shardlog.protocol.entry import Header, Kind
-from shardlog.snapshots.archive import Archive
+from shardlog.snapshots.archive import Archive, shards_at
+from shardlog.snapshots.arrow import Entries, record_batches, times_within
+from shardlog.snapshots.arrow_columns import arrow_schema
 from shardlog.snapshots.destination import Destination
 from shardlog.snapshots.reading import Wanted, given_up, read_entries
-from shardlog.transport.compression import CompressionMissing
-from shardlog.transport.failures import MalformedBatch
 from shardlog_spark import live
-from shardlog_spark.columns import TIMESTAMP, Packer, arrow_schema, plain_bytes, record_batch
 from shardlog_spark.failures import BadOption, CannotRead, DataLost, translated
 from shardlog_spark.options import EARLIEST, LATEST, Options, place, require_order
 from shardlog_spark.ranges import LiveRange, SnapshotRange, live_ranges, snapshot_ranges
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     from shardlog.snapshots.manifest import Manifest
 
 _log = logging.getLogger(__name__)
-Entries = Iterable[tuple[Header, memoryview]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +57,8 @@ class Bounds:
     def has_shard(self, shard: str) -> bool:
         return self.shards is None or shard in self.shards
 
-    def times(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of the rows that are within."""
-        if self.earliest_ms is None and self.latest_ms is None:
-            return rows
-        times = rows.column("timestamp")
-        masks = []
-        if self.earliest_ms is not None:
-            masks.append(pc.greater_equal(times, _instant(self.earliest_ms)))
-        if self.latest_ms is not None:
-            masks.append(pc.less_equal(times, _instant(self.latest_ms)))
-        return rows.filter(reduce(pc.and_, masks))
-
 
 EVERYTHING = Bounds()
-
-
-def _instant(ms: int) -> pa.Scalar:
-    ms = min(max(ms, TIMESTAMP_MS_MIN), TIMESTAMP_MS_MAX)
-    return pa.scalar(ms * 1000, pa.int64()).cast(TIMESTAMP)
 
 
 class ShardlogReader(DataSourceReader):
@@ -92,7 +71,7 @@ class ShardlogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with translated():
             plan = self._live if self.options.is_live else self._snapshot
-            shards = filter(self.bounds.has_shard, self.options.shards)
+            shards = filter(self.bounds.has_shard, self._shards())
             return [each for shard in shards for each in plan(shard)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -107,6 +86,19 @@ class ShardlogReader(DataSourceReader):
 
     # --- planning --------------------------------------------------------------------------------
 
+    def _shards(self) -> tuple[str, ...]:
+        options = self.options
+        if options.is_live:
+            return live.asked(options, partial(live.shards_of, options=options))
+        if options.pattern is None or options.path is None:
+            return options.shards
+        found = options.matching(shards_at(Destination(options.path)))
+        if not found:
+            raise CannotRead(
+                f"there is no snapshot of a shard whose name matches {options.pattern.pattern!r}"
+            )
+        return found
+
     def _snapshot(self, shard: str) -> list[SnapshotRange]:
         options = self.options
         archive = archive_of(options, shard)
@@ -114,10 +106,12 @@ class ShardlogReader(DataSourceReader):
             archive.newest() if options.snapshot is None else archive.manifest(options.snapshot)
         )
         start, end = self._within(shard, manifest)
+        starting_ms, ending_ms = options.times(shard)
         segments = [
             each
             for each in manifest.segments
-            if options.starting_ms is None or each.latest_ms >= options.starting_ms
+            if (starting_ms is None or each.latest_ms >= starting_ms)
+            and (ending_ms is None or each.earliest_ms < ending_ms)
         ]
         wanted = self._wanted(start, end)
         segments = [each for each in segments if wanted.segment(each)]
@@ -234,33 +228,30 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Records with offsets in the partition's range, as Arrow's batches."""
     schema = arrow_schema(options.columns)
-    packer = Packer(schema)
     bad_times = 0
-    for header, body in entries:
-        if header.kind is not Kind.DATA or header.base >= partition.end:
-            if header.kind is Kind.LOST and options.fail_on_data_loss:
-                _require_outside(header, partition)
-            continue
-        if options.starting_ms is not None and header.timestamp_ms < options.starting_ms:
-            continue
-        try:
-            made = record_batch(header, body, partition.shard, schema)
-        except (MalformedBatch, CompressionMissing) as failure:
-            raise CannotRead(f"{partition.shard!r} at offset {header.base}: {failure}") from failure
-        bad_times += _bad_times(options, partition, header, made)
-        skip = max(0, partition.start - header.base)
-        stop = min(header.count, partition.end - header.base)
-        if skip or stop < header.count:
-            if stop <= skip:
-                continue
-            made = made.slice(skip, stop - skip)
-        made = bounds.times(made)
-        if not made.num_rows:
-            continue
-        yield from packer.add(made, plain_bytes(body))
-    yield from packer.flush()
+
+    def keep(header: Header, rows: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal bad_times
+        bad_times += _bad_times(options, partition, header, rows)
+        return times_within(rows, bounds.earliest_ms, bounds.latest_ms)
+
+    wanted = _wanted_entries(options, partition, entries)
+    yield from record_batches(wanted, partition.shard, schema, partition.start, partition.end, keep)
     if bad_times:
         _log.warning("%d timestamps of %r are no dates, and are null", bad_times, partition.shard)
+
+
+def _wanted_entries(
+    options: Options, partition: LiveRange | SnapshotRange, entries: Entries
+) -> Entries:
+    starting_ms, ending_ms = options.times(partition.shard)
+    for header, body in entries:
+        if header.kind is Kind.LOST and options.fail_on_data_loss:
+            _require_outside(header, partition)
+        if (starting_ms is None or header.timestamp_ms >= starting_ms) and (
+            ending_ms is None or header.timestamp_ms < ending_ms
+        ):
+            yield header, body
 
 
 def _bad_times(

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
 )
 from pyspark.sql.types import (
@@ -93,3 +94,10 @@ class ShardlogSource(DataSource):
         from shardlog_spark.writing import ShardlogWriter
 
         return ShardlogWriter.to(read_options(self.options), schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from shardlog_spark.writing import ShardlogStreamWriter
+
+        return ShardlogStreamWriter.to(read_options(self.options), schema, overwrite)

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from shardlog.client import Client
 from shardlog.client.failures import OffsetTrimmed
 from shardlog_spark import live
-from shardlog_spark.failures import BadOption, CannotRead, OtherLog, translated
+from shardlog_spark.failures import BadOption, CannotRead, DataLost, OtherLog, translated
 from shardlog_spark.options import LATEST, Options
 from shardlog_spark.ranges import LiveRange, live_ranges
 from shardlog_spark.reading import batches
@@ -44,18 +44,17 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         if not options.is_live:
             raise BadOption("a snapshot never changes: readStream needs a cluster")
-        if options.ending is not None:
-            raise BadOption("option 'endingOffsets' is for batch reads")
+        if options.ending is not None or options.ending_ms is not None:
+            raise BadOption("options 'endingOffsets' and 'endingTimestamp' are for batch reads")
         self.options = options
         self._until: Places | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """The newest by default, as Kafka's source."""
-        places = {
-            shard: live.within(self.options, shard, starting=LATEST)[0]
-            for shard in self.options.shards
-        }
-        return live.asked(self.options, partial(_named, places=places))
+        options = self.options
+        shards = live.asked(options, partial(live.shards_of, options=options))
+        places = {shard: live.within(options, shard, starting=LATEST)[0] for shard in shards}
+        return live.asked(options, partial(_named, places=places))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self.options.offsets_per_trigger
@@ -65,8 +64,8 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._require_same_shards(start)
 
         async def question(client: Client) -> Offset:
-            places = await _places(client, start)
             newest = self._until or await self._newest(client)
+            places = await self._places(client, start, newest)
             if isinstance(limit, ReadMaxRows):
                 return await _named(client, _limited(places, newest, limit.max_rows))
             return await _named(client, {it: max(newest[it], places[it]) for it in places})
@@ -85,12 +84,13 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._require_same_shards(start)
 
         async def question(client: Client) -> tuple[Places, Places]:
-            return await _places(client, start), await _places(client, end)
+            last = {shard: await _place(client, shard, it) for shard, it in end.items()}
+            return await self._places(client, start, last), last
 
         first, last = live.asked(self.options, question)
         return [
             each
-            for shard in self.options.shards
+            for shard in last
             for each in live_ranges(shard, first[shard], last[shard], self.options.partitions_min)
         ]
 
@@ -105,16 +105,35 @@ class ShardlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is open."""
 
-    async def _newest(self, client: Client) -> Places:
-        return {shard: await client.end(shard) for shard in self.options.shards}
-
     def _require_same_shards(self, start: Offset) -> None:
-        """A checkpoint belongs to the shards it was made with."""
-        if set(start) != set(self.options.shards):
+        """A checkpoint belongs to the shards it was made with, unless a pattern chooses them."""
+        if self.options.pattern is None and set(start) != set(self.options.shards):
             raise CannotRead(
                 f"the checkpoint is of the shards {', '.join(sorted(start))}, "
                 f"not of {', '.join(sorted(self.options.shards))}"
             )
+
+    async def _newest(self, client: Client) -> Places:
+        shards = await live.shards_of(client, self.options)
+        return {shard: await client.end(shard) for shard in shards}
+
+    async def _places(self, client: Client, start: Offset, shards: Places) -> Places:
+        """Where each of the shards goes on; `OtherLog` if it is not the log that is there now.
+
+        With a pattern there may be new ones, which are read from their beginning.
+        """
+        gone = sorted(set(start) - set(shards))
+        if gone and self.options.fail_on_data_loss:
+            raise DataLost(
+                f"the shards {', '.join(gone)} of the checkpoint are gone; "
+                "option failOnDataLoss=false goes on without them"
+            )
+        return {
+            shard: await _place(client, shard, start[shard])
+            if shard in start
+            else await client.first(shard)
+            for shard in shards
+        }
 
 
 async def _named(client: Client, places: Places) -> Offset:
@@ -122,11 +141,6 @@ async def _named(client: Client, places: Places) -> Offset:
         shard: {"offset": offset, "chain": await _chain(client, shard, offset)}
         for shard, offset in places.items()
     }
-
-
-async def _places(client: Client, given: Offset) -> Places:
-    """The offsets alone; `OtherLog` if they are not of the logs that are there now."""
-    return {shard: await _place(client, shard, it) for shard, it in given.items()}
 
 
 async def _chain(client: Client, shard: str, offset: int) -> str | None:

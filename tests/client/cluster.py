@@ -58,6 +58,7 @@ class ClientCluster(PlaneCluster):
         async with super().running():
             app = web.Application()
             app.add_routes([web.get("/v1/shards/{name}", self._tell)])
+            app.add_routes([web.get("/v1/shards", self._tell_all)])
             runner = web.AppRunner(app)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -111,6 +112,13 @@ class ClientCluster(PlaneCluster):
             "addresses": addresses,
         }
         return web.json_response(said)
+
+    async def _tell_all(self, request: web.Request) -> web.Response:
+        told = [
+            {"name": name, "status": shard.status.value}
+            for name, shard in self.coordinator.shards.items()
+        ]
+        return web.json_response({"shards": told})
 
     @property
     def addresses_url(self) -> str:

@@ -276,6 +276,9 @@ class AnyDirectory:
                 self._each.append(self._each.pop(0))
         raise last
 
+    async def names(self) -> list[str]:
+        return await self._each[0].names()
+
     async def close(self) -> None:
         for each in self._each:
             await each.close()

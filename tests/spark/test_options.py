@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shardlog.snapshots.arrow_columns import COLUMNS
 from shardlog_spark.failures import BadOption
-from shardlog_spark.options import COLUMNS, EARLIEST, KNOWN, LATEST, place, read_options
+from shardlog_spark.options import EARLIEST, KNOWN, LATEST, place, read_options
 
 LIVE = {"shardlog.bootstrap.servers": "127.0.0.1:7400", "subscribe": "orders"}
 
@@ -26,6 +27,23 @@ def test_offsets():
     assert place(found.ending, "b", LATEST) == LATEST
 
 
+def test_times_and_headers():
+    found = read_options({**LIVE, "startingTimestamp": "5", "includeHeaders": "false"})
+    assert found.times("orders") == (5, None)
+    assert found.columns == tuple(each for each in COLUMNS if each != "headers")
+    found = read_options({**LIVE, "endingOffsetsByTimestamp": '{"orders": 7}'})
+    assert found.times("orders") == (None, 7)
+
+
+def test_a_pattern():
+    live = {name: it for name, it in LIVE.items() if name != "subscribe"}
+    found = read_options({**live, "subscribePattern": "orders-[0-9]+"})
+    assert found.matching(["orders-1", "orders-x", "my-orders-2", "orders-33"]) == (
+        "orders-1",
+        "orders-33",
+    )
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -43,6 +61,16 @@ def test_offsets():
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"columns": "value,colour"}, "some of key, value"),
         ({"snapshot": "x"}, "'snapshot' is for one shard"),
+        ({"subscribePattern": "o.*"}, "'subscribe' and 'subscribePattern' exclude"),
+        ({"subscribe": "", "subscribePattern": "("}, "'subscribePattern' is '\\('"),
+        ({"endingTimestamp": "-1"}, "'endingTimestamp' is '-1'"),
+        ({"startingOffsetsByTimestamp": '{"x": 5}'}, "says nothing of the shard 'orders'"),
+        ({"endingOffsetsByTimestamp": "5"}, "MILLISECONDS"),
+        (
+            {"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"orders": 5}'},
+            "exclude each other",
+        ),
+        ({"includeHeaders": "true", "columns": "value"}, "exclude each other"),
     ],
 )
 def test_what_makes_no_sense(changed: dict[str, str], told: str):
@@ -53,5 +81,6 @@ def test_what_makes_no_sense(changed: dict[str, str], told: str):
 def test_every_option_is_described():
     document = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     document = document.partition("## Options")[2].partition("\n## ")[0]
-    described = {name.lower() for name in re.findall(r"^\| `([\w.]+)` \|", document, re.MULTILINE)}
+    rows = [line.split("|")[1] for line in document.splitlines() if line.startswith("| `")]
+    described = {name.lower() for row in rows for name in re.findall(r"`([\w.]+)`", row)}
     assert described == KNOWN - {"path"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from shardlog_spark.failures import BadOption, CannotRead, DamagedSource, DataLo
 from shardlog_spark.options import Options, read_options
 from shardlog_spark.reading import Bounds, FilteringReader, ShardlogReader
 from shardlog_spark.streaming import ShardlogStreamReader, _limited
-from spark.made_snapshots import Made
+from spark.made_snapshots import MADE_MS, Made
 
 
 def live(url: str, **options: str) -> Options:
@@ -307,8 +308,79 @@ def test_what_was_given_up_is_told_or_skipped(tmp_path: Path):
         rows_of(reader(), planned)
 
 
+def test_shards_by_a_pattern(tmp_path: Path):
+    """From snapshots and live; a stream finds shards that are made while it runs."""
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        place = f"file://{tmp_path}/snapshots"
+        await s.cluster.create("orders-2")
+        for name in (SHARD, "orders-2"):
+            await fill(s.client, 2, shard=name)
+            await create(s.client, archive_at(place, name), segment_bytes=SEGMENT_BYTES)
+        pattern = {"subscribePattern": "orders(-.*)?"}
+        at = {"shardlog.bootstrap.servers": s.cluster.url}
+        one = await wanted(s)
+        for options in (read_options({"path": place, **pattern}), read_options({**at, **pattern})):
+            assert await in_thread(read, ShardlogReader(options)) == one * 2
+        earliest = {"startingOffsets": "earliest"}
+        reader = ShardlogStreamReader(read_options({**at, **pattern, **earliest}))
+        start = await in_thread(reader.initialOffset)
+        then = await in_thread(reader.latestOffset, start, ReadAllAvailable())
+        assert set(then) == {SHARD, "orders-2"}
+        await s.cluster.create("orders-3")
+        await fill(s.client, 1, shard="orders-3")
+        end = await in_thread(reader.latestOffset, then, ReadAllAvailable())
+        assert set(end) == {SHARD, "orders-2", "orders-3"}
+        found = await in_thread(rows_of, reader, await in_thread(reader.partitions, then, end))
+        assert len(found) == 21
+        for lost, told in (("true", "shards gone of the checkpoint are gone"), ("false", None)):
+            options = read_options({**at, **pattern, "failOnDataLoss": lost})
+            reader = ShardlogStreamReader(options)
+            before = {**end, "gone": {"offset": 5}}
+            if told is None:
+                after = await in_thread(reader.latestOffset, before, ReadAllAvailable())
+                assert set(after) == set(end)
+            else:
+                with pytest.raises(DataLost, match=told):
+                    await in_thread(reader.latestOffset, before, ReadAllAvailable())
+        nothing = read_options({**at, "subscribePattern": "none.*"})
+        with pytest.raises(CannotRead, match="matches 'none"):
+            await in_thread(ShardlogReader(nothing).partitions)
+
+
+def test_times_of_each_shard(tmp_path: Path):
+    """By the leader's clock, from snapshots and live: the start is in, and the end is not."""
+    place = f"file://{tmp_path}"
+    made = Made(SHARD)
+    for request in range(1, 6):
+        made.append(request, [b"%d" % request])
+    made.put(place, "one")
+
+    def found(**options: str) -> list[bytes]:
+        given = {"path": place, "subscribe": SHARD, **options}
+        return [value for _, value in read(ShardlogReader(read_options(given)))]
+
+    first, last = MADE_MS + 2, MADE_MS + 4
+    assert found(startingTimestamp=str(first), endingTimestamp=str(last)) == [b"2", b"3"]
+    by_shard = json.dumps({SHARD: last})
+    assert found(startingOffsetsByTimestamp=by_shard) == [b"4", b"5"]
+    assert found(endingOffsetsByTimestamp=by_shard) == [b"1", b"2", b"3"]
+
+    @story(tmp_path / "cluster", names="a")
+    async def _(s: Story) -> None:
+        await fill(s.client, 3)
+        far = str(4_000_000_000_000)
+        everything = await wanted(s)
+        options = live(s.cluster.url, startingTimestamp="0", endingTimestamp=far)
+        assert await in_thread(read, ShardlogReader(options)) == everything
+        for nothing in ({"startingTimestamp": far}, {"endingTimestamp": "0"}):
+            options = live(s.cluster.url, **nothing)
+            assert await in_thread(read, ShardlogReader(options)) == []
+
+
 def test_what_cannot_be_streamed():
     with pytest.raises(BadOption, match="a snapshot never changes"):
         ShardlogStreamReader(read_options({"path": "file:///x", "subscribe": SHARD}))
-    with pytest.raises(BadOption, match="'endingOffsets' is for batch reads"):
+    with pytest.raises(BadOption, match="'endingOffsets' and 'endingTimestamp' are for batch"):
         ShardlogStreamReader(live("http://127.0.0.1:1", endingOffsets="latest"))

@@ -9,10 +9,13 @@ import pytest
 from local.commands import LocalCluster
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from shardlog.client.blocking import Client
 from shardlog.client.records import Record
+from spark.sessions import finished
 from spark.test_reading import told
+from spark.test_streaming import TIMEOUT_S, stream
 
 pytestmark = [pytest.mark.needs("java"), pytest.mark.xdist_group("spark")]
 
@@ -40,7 +43,7 @@ def test_rows_become_records(spark: SparkSession, cluster: LocalCluster, url: st
         "timestamp_millis(1000000 + id) as timestamp",
         "array(struct('n' as key, cast('x' as binary) as value)) as headers",
     )  # fmt: skip
-    write(rows.repartition(3), url, "written", compression="zstd", sessions=4)
+    write(rows.repartition(3), url, "written", compression="zstd")
     found = sorted(log(url, "written"), key=lambda each: each.timestamp_ms)
     assert [each[1:] for each in found] == [
         (b"k%d" % n, b"v%d" % n, 1_000_000 + n, (("n", b"x"),)) for n in range(5000)
@@ -66,7 +69,7 @@ def test_a_task_that_runs_again_appends_nothing_twice(
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     try:
         rows = spark.sparkContext.parallelize(range(10_000), 2).mapPartitions(fails_once)
-        write(spark.createDataFrame(rows, "value string"), url, "retried", sessions=2)
+        write(spark.createDataFrame(rows, "value string"), url, "retried")
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert failed.exists()
@@ -74,12 +77,9 @@ def test_a_task_that_runs_again_appends_nothing_twice(
     assert sorted(found) == sorted(b"%d" % number for number in range(10_000))
 
 
-def test_B3_B5_partitions_without_bound_and_rows_in_another_order(
-    spark: SparkSession, cluster: LocalCluster, url: str
-):
+def test_B3_rows_in_another_order(spark: SparkSession, cluster: LocalCluster, url: str):
     """Each task fails once when most is appended, and has its rows backwards when it runs again."""
-    for name in ("shuffled", "claims"):
-        cluster.run(f"shard create {name} --replicas 1")
+    cluster.run("shard create shuffled --replicas 1")
 
     def backwards(numbers: Iterable[int]) -> Iterator[tuple[str]]:
         context = TaskContext.get()
@@ -94,12 +94,11 @@ def test_B3_B5_partitions_without_bound_and_rows_in_another_order(
     try:
         rows = spark.sparkContext.parallelize(range(3000), 6).mapPartitions(backwards)
         made = spark.createDataFrame(rows, "value string")
-        write(made, url, "shuffled", sessions=1, journal="claims")
+        write(made, url, "shuffled")
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     found = [each.value for each in log(url, "shuffled")]
     assert sorted(found) == sorted(b"%d" % number for number in range(3000))
-    assert len(log(url, "claims")) == 6
 
 
 def test_what_cannot_be_written(spark: SparkSession, cluster: LocalCluster, url: str):
@@ -110,8 +109,50 @@ def test_what_cannot_be_written(spark: SparkSession, cluster: LocalCluster, url:
     assert "column 'value' must be binary or string" in told(
         lambda: write(numbers, url, "unwritten")
     )
-    many = spark.range(10).selectExpr("cast(id as string) as value").repartition(3)
-    assert "more than 1 partitions: option 'sessions'" in told(
-        lambda: write(many, url, "unwritten", sessions=1)
-    )
+    many = spark.range(10).selectExpr("cast(id as string) as value")
     assert "CannotWrite: there is no shard 'none'" in told(lambda: write(many, url, "none"))
+    assert "CannotWrite: there is no shard 'claims'" in told(
+        lambda: write(many, url, "unwritten", journal="claims", txnAppId="x", txnVersion=1)
+    )
+
+
+def forget_the_last_batch(checkpoint: Path) -> None:
+    """As if the driver had been killed when all tasks had ended, before the batch was committed."""
+    (last,) = {max(int(each.name) for each in (checkpoint / "commits").glob("[0-9]*"))}
+    for each in (checkpoint / "commits").glob(f"*{last}*"):
+        each.unlink()
+
+
+@pytest.mark.parametrize("kind", ["sink", "foreachBatch"])
+def test_a_batch_that_a_stream_repeats_is_written_once(
+    spark: SparkSession, cluster: LocalCluster, url: str, tmp_path: Path, kind: str
+):
+    source, sink, journal = (f"{name}-{kind.lower()}" for name in ("from", "to", "claims"))
+    for name in (source, sink, journal):
+        cluster.run(f"shard create {name} --replicas 1")
+    cluster.append(source, [b"%d" % number for number in range(1000)])
+
+    def run() -> StreamingQuery:
+        rows = stream(
+            spark, url, source, startingOffsets="earliest", maxOffsetsPerTrigger=400,
+            minPartitions=2, columns="key,value",
+        )  # fmt: skip
+        writing = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        if kind == "sink":
+            options = {"shardlog.bootstrap.servers": url, "shard": sink, "journal": journal}
+            writing = writing.format("shardlog").options(**options)
+        else:
+
+            def once(rows: DataFrame, batch: int) -> None:
+                write(rows, url, sink, journal=journal, txnAppId="copy", txnVersion=batch)
+
+            writing = writing.foreachBatch(once)
+        return finished(writing.trigger(availableNow=True).start, TIMEOUT_S)
+
+    run()
+    forget_the_last_batch(tmp_path / "checkpoint")
+    assert run().lastProgress is not None  # it ran a batch
+    cluster.append(source, [b"more"] * 3)
+    run()
+    wanted = [b"%d" % number for number in range(1000)] + [b"more"] * 3
+    assert sorted(each.value for each in log(url, sink)) == sorted(wanted)

@@ -2,8 +2,9 @@
 
 The ends in a batch are Arrow's offsets as they stand, so nothing is done for each record but what
 Arrow does in native code.  Native code trusts offsets, so they are checked first, also there: they
-start with 0, never fall, and end where the run does.  Headers are the exception: they are taken
-apart one by one, and only where there are any and somebody asked for them.
+start with 0, never fall, and end where the run does.  Headers are taken apart for all records at
+once, first the first one of each record, then the second one, and only where somebody asks for
+them; batches in which a record has very many are the exception.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +26,7 @@ from shardlog.transport.batch import (
     HAS_NULL_KEYS,
     HAS_TIMESTAMPS,
     HEAD,
+    HEADER_HEAD,
     PREFIX,
     Batch,
     plain_content,
@@ -42,7 +45,11 @@ TYPES: dict[str, pa.DataType] = {
     "headers": HEADERS,
     "appended": TIMESTAMP,
 }
+COLUMNS = ("key", "value", "shard", "offset", "epoch", "timestamp", "headers")
+"""Those that are made if nobody says which."""
 _U32 = 1 << 32
+HEADERS_MAX = 32
+"""Records of a batch have at most so many where headers are taken apart for all at once."""
 ROWS = 16_384
 BYTES = 4 << 20
 
@@ -69,7 +76,7 @@ class _Run(NamedTuple):
 class Columns:
     """A body's columns, found and checked; `times` are milliseconds."""
 
-    __slots__ = ("body", "count", "deltas", "earliest_ms", "has_headers", "key_validity", "keys",
+    __slots__ = ("body", "count", "deltas", "earliest_ms", "headers", "key_validity", "keys",
                  "values")  # fmt: skip
 
     def __init__(self, body: memoryview, count: int) -> None:
@@ -102,7 +109,7 @@ class Columns:
         self.values, _ = run()
         self.earliest_ms = earliest if flags & HAS_TIMESTAMPS else None
         self.deltas = take(4 * count) if flags & HAS_DELTAS else None
-        self.has_headers = bool(flags & HAS_HEADERS)
+        self.headers = run()[0] if flags & HAS_HEADERS else None
 
 
 def _checked(offsets: memoryview, count: int) -> int:
@@ -172,8 +179,72 @@ def _at(ms: int, count: int) -> pa.Array:
 
 
 def _headers(header: Header, found: Columns, shard: str) -> pa.Array:
-    if not found.has_headers:
+    run = found.headers
+    if run is None:
         return pa.nulls(found.count, HEADERS)
+    offsets = np.frombuffer(run.offsets, "<i4").astype(np.int64)
+    places = _header_places(run.data, offsets[:-1], offsets[1:])
+    if places is None:
+        return _headers_one_by_one(found)
+    at, middles, records = places
+    # Heads, names and values stand one behind the other, so they are one array of byte strings.
+    edges = np.empty(3 * len(at) + 1, np.int32)
+    edges[0:-1:3], edges[1::3], edges[2::3], edges[-1] = at, at + HEADER_HEAD.size, middles, (
+        len(run.data)
+    )  # fmt: skip
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(run.data)]
+    parts = pa.Array.from_buffers(pa.binary(), len(edges) - 1, buffers)
+    firsts = np.arange(0, len(edges) - 1, 3)
+    try:
+        names = parts.take(pa.array(firsts + 1)).cast(pa.string())
+    except pa.ArrowInvalid as failure:
+        raise MalformedBatch("a header's name is not UTF-8") from failure
+    values = parts.take(pa.array(firsts + 2))
+    counts = np.bincount(records, minlength=found.count)
+    lists = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    return pa.ListArray.from_arrays(
+        pa.array(lists), pairs, type=HEADERS, mask=pa.array(counts == 0)
+    )
+
+
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+def _header_places(
+    data: memoryview, at: Numbers, ends: Numbers
+) -> tuple[Numbers, Numbers, Numbers] | None:
+    """In order: where headers and their values begin, and whose they are.
+
+    None if a record has more than `HEADERS_MAX`.
+    """
+    names = np.ndarray((max(0, len(data) - 1),), "<u2", data, 0, (1,))
+    values = np.ndarray((max(0, len(data) - 5),), "<u4", data, 2, (1,)) if len(data) > 5 else names
+    records = np.arange(len(at))
+    found: list[tuple[Numbers, Numbers, Numbers]] = []
+    more = at < ends
+    while True:
+        at, ends, records = at[more], ends[more], records[more]
+        if not len(at):
+            break
+        if len(found) == HEADERS_MAX:
+            return None
+        if (at + HEADER_HEAD.size > ends).any():
+            raise MalformedBatch("a header is cut")
+        middles = at + HEADER_HEAD.size + names[at]
+        after = middles + values[at]
+        if (after > ends).any():
+            raise MalformedBatch("a header is cut")
+        found.append((at, middles, records))
+        at, more = after, after < ends
+    if not found:
+        return at, at, records
+    places, starts, whose = (np.concatenate(each) for each in zip(*found, strict=True))
+    order = np.argsort(places, kind="stable")
+    return places[order], starts[order], whose[order]
+
+
+def _headers_one_by_one(found: Columns) -> pa.Array:
     batch = Batch(found.body, found.count)
     made = [
         [{"key": name, "value": value} for name, value in batch.headers(index)] or None
