@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 _EXTRAS = {
     "blake3": "snapshot",
+    "duckdb": "query",
     "google": "node",
     "grpc": "node",
     "grpc_health": "node",
@@ -18,7 +19,8 @@ _EXTRAS = {
     "obstore": "snapshot",
     "prometheus_client": "node",
     "psutil": "bench",
-    "pyarrow": "spark",
+    "numpy": "query",
+    "pyarrow": "query",
     "pydantic": "node",
     "pydantic_settings": "node",
     "pyspark": "spark",

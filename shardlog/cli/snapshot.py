@@ -1,4 +1,4 @@
-"""`shardlog snapshot`: create, list, verify, delete and restore snapshots of shards."""
+"""`shardlog snapshot`: create, list, verify, query, delete and restore snapshots of shards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import rich_click as click
 from shardlog.cli.snapshot_create import create
 from shardlog.cli.snapshot_delete import delete
 from shardlog.cli.snapshot_list import list_snapshots
+from shardlog.cli.snapshot_query import query
 from shardlog.cli.snapshot_restore import restore
 from shardlog.cli.snapshot_verify import verify
 
@@ -23,5 +24,6 @@ def snapshot() -> None:
 snapshot.add_command(create)
 snapshot.add_command(list_snapshots)
 snapshot.add_command(verify)
+snapshot.add_command(query)
 snapshot.add_command(delete)
 snapshot.add_command(restore)
