@@ -11,7 +11,7 @@ from click.exceptions import Exit
 from shardlog.cli.failures import BadUsage
 
 JOBS = {
-    "export": "Records to Parquet, by day.",
+    "export": "What is new to Parquet, by day, again and again.",
     "audit": "Whether all replicas hold the same log.",
     "profile": "Rates, sizes, keys and epochs, as a table and a page.",
     "compact": "The latest record of each key.",

@@ -43,11 +43,16 @@ svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-
 def page(profiles: Sequence[Profile]) -> str:
     names = ", ".join(each.shard for each in profiles) or "nothing"
     body = "".join(_section(each) for each in profiles) or "<p>There are no records.</p>"
+    return document(f"Profile of {names}", body)
+
+
+def document(title: str, body: str) -> str:
+    """A page that needs nothing else, in its light or its dark look."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Profile of {escape(names)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>Profile of {escape(names)}</h1>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"<h1>{escape(title)}</h1>"
         "<p>Times are UTC. Point at a mark to see its numbers.</p>"
         f"{body}</body></html>\n"
     )
@@ -58,19 +63,19 @@ def _section(profile: Profile) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows(profile)
     )
     cards = [
-        _card("In numbers", f'<table class="facts">{facts}</table>', wide=True),
-        _card(f"Records appended in {_width(profile.width_ms)}", _over_time(profile, "records")),
-        _card(f"Bytes appended in {_width(profile.width_ms)}", _over_time(profile, "bytes")),
-        _card("Size of values, bytes, from", _sizes(profile)),
-        _card("Most frequent keys, records", _keys(profile)),
-        _card(f"Longest time to append, after a record's own, s, in {_width(profile.width_ms)}",
+        card("In numbers", f'<table class="facts">{facts}</table>', wide=True),
+        card(f"Records appended in {_width(profile.width_ms)}", _over_time(profile, "records")),
+        card(f"Bytes appended in {_width(profile.width_ms)}", _over_time(profile, "bytes")),
+        card("Size of values, bytes, from", _sizes(profile)),
+        card("Most frequent keys, records", _keys(profile)),
+        card(f"Longest time to append, after a record's own, s, in {_width(profile.width_ms)}",
               _late(profile)),
-        _card("Epochs: each has one leader", _epochs(profile), wide=True),
+        card("Epochs: each has one leader", _epochs(profile), wide=True),
     ]  # fmt: skip
     return f"<h2>{escape(profile.shard)}</h2><div class=cards>{''.join(cards)}</div>"
 
 
-def _card(title: str, content: str, *, wide: bool = False) -> str:
+def card(title: str, content: str, *, wide: bool = False) -> str:
     kind = "card wide" if wide else "card"
     return f'<section class="{kind}"><h3>{escape(title)}</h3>{content}</section>'
 
