@@ -64,6 +64,9 @@ class Told:
             raise DirectoryUnavailable("no answer")
         return Placement(self.leader, {name: f"{name}:1" for name in "abc"})
 
+    async def names(self) -> list[str]:
+        return []
+
     async def close(self) -> None:
         """Nothing is open."""
 
