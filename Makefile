@@ -6,6 +6,7 @@ ENGINE_SEEDS ?= 50
 PROFILE_SEEDS ?= 50
 PROFILES := restores relaxed losses retention identity sessions
 KEEP ?= 0
+PROVIDER ?= source
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,8 +56,8 @@ test: setup ## All tests, then SEEDS simulated runs (some on the engine, some by
 	$(BIN)/shardlog sim mutants
 	$(BIN)/shardlog sim explore
 
-e2e: setup ## Everything on a real Kubernetes, built from source once: make e2e KEEP=1 keeps it
-	KEEP=$(KEEP) $(BIN)/pytest e2e --timeout 1800 --durations 10
+e2e: setup ## On a real Kubernetes, built from source once: PROVIDER=kind for kind, KEEP=1 keeps it
+	KEEP=$(KEEP) PROVIDER=$(PROVIDER) $(BIN)/pytest e2e --timeout 1800 --durations 10
 
 sim: setup ## Simulated runs only: make sim SEEDS=100000
 	$(BIN)/shardlog sim run --seeds $(SEEDS)

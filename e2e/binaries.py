@@ -67,13 +67,19 @@ PROGRAMS = {
     "kubectl": _kubernetes("kubectl"),
     "kubelet": _kubernetes("kubelet"),
     "kube-proxy": _kubernetes("kube-proxy"),
+    "kubeadm": _kubernetes("kubeadm"),
     "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", "v3.6.8"),
     "etcdctl": Program("etcd", "go.etcd.io/etcd/etcdctl/v3", "v3.6.8"),
     "etcdutl": Program("etcd", "go.etcd.io/etcd/etcdutl/v3", "v3.6.8"),
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "v3.19.5"),
-    "coredns": Program("coredns", "shardlog.dev/e2e/coredns", "v1.14.1"),
+    "coredns": Program("coredns", "shardlog.dev/e2e/coredns", "v1.14.1-2"),
     "nats-server": Program("nats", "github.com/nats-io/nats-server/v2", "v2.15.2"),
     "pause": Program("pause", "shardlog.dev/e2e/pause", "v1"),
+    "actionlint": Program("actionlint", "github.com/rhysd/actionlint/cmd/actionlint", "v1.7.7"),
+    "kind": Program("kind", "sigs.k8s.io/kind", "v0.30.0"),
+    "local-path-provisioner": Program(
+        "local-path-provisioner", "github.com/rancher/local-path-provisioner", "v0.0.30"
+    ),
 }
 
 

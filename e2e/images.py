@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -141,8 +141,8 @@ def dockerfile_of(kind: str) -> Path:
 def archive_of(kind: str, tag: str) -> Path:
     """The archive of `shardlog-KIND:TAG`, as the sources are now; raises `CannotBuild`."""
     dockerfile = dockerfile_of(kind)
-    place = _place(f"shardlog-{kind}", [tag, *_digests(kind)])
-    if not place.exists():
+
+    def build(place: Path) -> None:
         print(f"building the image shardlog-{kind}:{tag}", file=sys.stderr, flush=True)
         builds = builder()
         base = _base(builds, BASES[kind])
@@ -153,26 +153,51 @@ def archive_of(kind: str, tag: str) -> Path:
             image = f"docker.io/library/shardlog-{kind}:{tag}"
             find = "--no-index --find-links=/src/wheels"
             builds.build(context, dockerfile, image, BASE=base, PIP_ARGS=find, VERSION=tag)
-            _saved(builds, image, place)
-    return place
+            builds.save(image, place)
+
+    return built_once(f"shardlog-{kind}", [tag, *_digests(kind)], build)
 
 
 def archive_of_program(name: str, image: str) -> Path:
     """An image that holds one program of `binaries` and nothing else, under a name of its own."""
     program = PROGRAMS[name]
-    place = _place(name, [image, program.package, program.version])
-    if not place.exists():
+
+    def fill(context: Path) -> str:
+        shutil.copy2(binary(name), context / name)
+        return (
+            f"FROM scratch\nCOPY {name} /usr/local/bin/{name}\n"
+            f'ENV PATH=/usr/local/bin\nENTRYPOINT ["/usr/local/bin/{name}"]\n'
+        )
+
+    return archive_of_image(name, image, [program.package, program.version], fill)
+
+
+def archive_of_image(
+    name: str, image: str, made_from: list[str], fill: Callable[[Path], str]
+) -> Path:
+    """An image of a context that is filled only when it is built; `fill` returns a Dockerfile."""
+
+    def build(place: Path) -> None:
         builds = builder()
         with tempfile.TemporaryDirectory(prefix="shardlog-image-") as temporary:
             context = Path(temporary)
-            shutil.copy2(binary(name), context / name)
             dockerfile = context / "Dockerfile"
-            dockerfile.write_text(
-                f"FROM scratch\nCOPY {name} /usr/local/bin/{name}\n"
-                f'ENV PATH=/usr/local/bin\nENTRYPOINT ["/usr/local/bin/{name}"]\n'
-            )
+            dockerfile.write_text(fill(context))
             builds.build(context, dockerfile, image)
-            _saved(builds, image, place)
+            builds.save(image, place)
+
+    return built_once(name, [image, *made_from], build)
+
+
+def built_once(name: str, made_from: list[str], build: Callable[[Path], None]) -> Path:
+    """A file under a digest of what it is made from; whole, or not there."""
+    place = _place(name, made_from)
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_suffix(".new")
+        unfinished.unlink(missing_ok=True)
+        build(unfinished)
+        unfinished.replace(place)
     return place
 
 
@@ -189,24 +214,32 @@ def _base(builds: Builder, base: Base) -> str:
 
 
 def _make_base(builds: Builder, base: Base) -> None:
-    missing = f"images: {base.name} cannot be pulled, and to make a base"
-    if shutil.which("debootstrap") is None:
-        raise CannotBuild(f"{missing} debootstrap is needed: apt-get install debootstrap")
-    if os.geteuid() != 0:
-        raise CannotBuild(f"{missing} one must be root; or set {BASE_VARIABLE}")
+    require_debootstrap(f"{base.name} cannot be pulled, and to make a base")
     print(f"making a base image of Debian {DEBIAN}: {base.packages} (once)", file=sys.stderr)
-    fetched = cache().parent / "debs"
-    fetched.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="shardlog-base-") as temporary:
         context = Path(temporary)
-        root = context / "root"
-        flags = ["--variant=minbase", f"--cache-dir={fetched}", f"--include={base.packages}"]
-        _run("debootstrap", *flags, DEBIAN, root)
-        for unused in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
-            shutil.rmtree(root / unused, ignore_errors=True)
+        make_root(context / "root", base.packages)
         dockerfile = context / "Dockerfile"
         dockerfile.write_text('FROM scratch\nCOPY root /\nCMD ["python3"]\n')
         builds.build(context, dockerfile, base.made)
+
+
+def require_debootstrap(why: str) -> None:
+    """Raises `CannotBuild`, for want of it or of the right to use it."""
+    if shutil.which("debootstrap") is None:
+        raise CannotBuild(f"{why} debootstrap is needed: apt-get install debootstrap")
+    if os.geteuid() != 0:
+        raise CannotBuild(f"{why} one must be root; or set {BASE_VARIABLE}")
+
+
+def make_root(root: Path, packages: str) -> None:
+    """A small Debian with these packages; each is downloaded once."""
+    fetched = cache().parent / "debs"
+    fetched.mkdir(parents=True, exist_ok=True)
+    flags = ["--variant=minbase", f"--cache-dir={fetched}", f"--include={packages}"]
+    _run("debootstrap", *flags, DEBIAN, root)
+    for unused in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
+        shutil.rmtree(root / unused, ignore_errors=True)
 
 
 def _fill(context: Path, kind: str, python: str) -> None:
@@ -277,13 +310,6 @@ def _files(tops: Iterable[Path]) -> Iterator[Path]:
 def _place(name: str, made_from: list[str]) -> Path:
     digest = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
     return cache().parent / "images" / f"{name}-{digest}.tar"
-
-
-def _saved(builds: Builder, image: str, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_suffix(".new")
-    builds.save(image, unfinished)
-    unfinished.replace(place)
 
 
 def _ran(*command: str | Path, directory: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,72 +1,113 @@
-"""Three machines by kind, whose machines are containers of docker."""
+"""Machines by kind, whose machines are containers of Docker: those of `examples/kind.yaml`.
+
+Docker is started where none runs (`docker_daemon.py`), and a node image is built where none is
+named (`node_image.py`).
+"""
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
+import os
+import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from e2e import node_image
+from e2e.binaries import binary, cache
+from e2e.docker_daemon import Docker, docker
 from e2e.kubernetes import Kubernetes
-from e2e.processes import CannotStart
-from e2e.providers import OutOfReach
 
 NAME = "shardlog-e2e"
-START_TIMEOUT_S = 600.0
-CONTAINERS_OF_POD = """
-for id in $(crictl ps -q --label io.kubernetes.pod.uid={uid}); do
-    crictl inspect -o go-template --template '{{{{.info.pid}}}} ' $id
+MACHINES = Path(__file__).parent.parent / "examples" / "kind.yaml"
+CONTROL_PLANE = f"{NAME}-control-plane"
+IMAGE_VARIABLE = "E2E_KIND_IMAGE"
+READY_TIMEOUT = "300s"
+PIDS_OF_POD = """
+pod='labels."io.kubernetes.pod.uid"=={uid},labels."io.cri-containerd.kind"==container'
+for id in $(ctr -n k8s.io containers ls -q "$pod"); do
+    ctr -n k8s.io tasks ps $id 2>/dev/null | awk 'NR > 1 {{print $1}}' || true
 done
 """
+QUICKER = """\
+kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+    default-not-ready-toleration-seconds: "30"
+    default-unreachable-toleration-seconds: "30"
+controllerManager:
+  extraArgs:
+    node-monitor-grace-period: 20s
+"""
+"""A machine that is lost is noticed within the patience of a scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindCluster:
     kubernetes: Kubernetes
+    docker: Docker
+    directory: Path
 
     def load(self, archives: Iterable[Path]) -> None:
+        where = f"--nodes={','.join(self._workers())}"
         for archive in archives:
-            _run("kind", "load", "image-archive", str(archive), "--name", NAME)
+            _kind(self.docker, "load", "image-archive", str(archive), where)
 
     def logs(self) -> Iterable[Path]:
-        return ()
+        exported = self.directory / "logs"
+        shutil.rmtree(exported, ignore_errors=True)
+        _kind(self.docker, "export", "logs", str(exported))
+        return sorted(path for path in exported.rglob("*.log") if path.is_file())
 
     def tag(self, image: str, other: str) -> None:
-        for machine in _run("kind", "get", "nodes", "--name", NAME).split():
-            _in(machine, f"ctr -n k8s.io images tag --force {image} {other}")
+        for machine in self._workers():
+            self._in(machine, f"ctr -n k8s.io images tag --force {image} {other}")
 
     def kill_processes(self, machine: str, pod_uid: str) -> set[int]:
-        pids = _pids(machine, pod_uid)
-        _in(machine, f"kill -9 {' '.join(pids)}")
+        pids = self._pids(machine, pod_uid)
+        self._in(machine, f"kill -9 {' '.join(pids)}")
         return {int(pid) for pid in pids}
 
     def hold(self, pods: Mapping[str, str]) -> HeldContainers:
         pids: dict[str, list[str]] = {}
         for uid, machine in pods.items():
-            pids.setdefault(machine, []).extend(_pids(machine, uid))
-        return HeldContainers(pids)
+            pids.setdefault(machine, []).extend(self._pids(machine, uid))
+        return HeldContainers(self, pids)
 
     def crash(self, machine: str) -> None:
-        _run("docker", "kill", machine)
+        self.docker.run("docker", "kill", machine)
 
     def start(self, machine: str) -> None:
-        _run("docker", "start", machine)
+        self.docker.run("docker", "start", machine)
 
     def restart_api_server(self) -> None:
-        raise OutOfReach("the API server of kind runs in a pod of its own and is not restarted")
+        """Its kubelet starts it again."""
+        self._in(CONTROL_PLANE, "pkill -KILL -x kube-apiserver")
 
     def shared_directory(self) -> Path:
-        raise OutOfReach("machines of kind share no directory")
+        """Every machine mounts it."""
+        return self.directory / "shared"
+
+    def _workers(self) -> Sequence[str]:
+        nodes = _kind(self.docker, "get", "nodes").split()
+        return sorted(name for name in nodes if name != CONTROL_PLANE)
+
+    def _pids(self, machine: str, pod_uid: str) -> list[str]:
+        return self._in(machine, PIDS_OF_POD.format(uid=pod_uid)).split()
+
+    def _in(self, machine: str, script: str) -> str:
+        return self.docker.run("docker", "exec", machine, "sh", "-ec", script)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldContainers:
     """By machine: a step is one call into each, since the way there takes longer than a step."""
 
+    cluster: KindCluster
     pids: Mapping[str, Sequence[str]]
 
     def __post_init__(self) -> None:
@@ -83,54 +124,60 @@ class HeldContainers:
 
     def _each(self, script: str) -> None:
         for machine, pids in self.pids.items():
-            _in(machine, script.format(pids=" ".join(pids)))
+            self.cluster._in(machine, script.format(pids=" ".join(pids)))
 
 
 @contextmanager
-def kind_cluster(image: str, keep: bool) -> Iterator[KindCluster]:
-    with tempfile.TemporaryDirectory(prefix="shardlog-kind-") as temporary:
-        kubeconfig = Path(temporary) / "kubeconfig"
-        if keep and NAME in _run("kind", "get", "clusters").split():
-            _run("kind", "export", "kubeconfig", "--name", NAME, "--kubeconfig", str(kubeconfig))
-        else:
-            _run("kind", "delete", "cluster", "--name", NAME)
-            configuration = Path(temporary) / "kind.yaml"
-            configuration.write_text(yaml.safe_dump(_configuration(image)))
-            _run(
-                *("kind", "create", "cluster", "--name", NAME, "--config", str(configuration)),
-                *("--kubeconfig", str(kubeconfig), "--wait", "180s"),
-            )
+def kind_cluster(keep: bool) -> Iterator[KindCluster]:
+    """Up and Ready when entered; raises `CannotBuild` and `CannotStart`."""
+    directory = cache().parent / "kind"
+    with docker(keep) as daemon:
+        there = NAME in _kind(daemon, "get", "clusters", cluster=False).split()
+        kubernetes = Kubernetes(directory / "kubeconfig")
+        if not (keep and there):
+            _delete(daemon, directory)
         try:
-            yield KindCluster(Kubernetes(kubeconfig))
+            if not (keep and there):
+                image = os.environ.get(IMAGE_VARIABLE) or node_image.imported(daemon)
+                _create(daemon, kubernetes.kubeconfig, image)
+            yield KindCluster(kubernetes, daemon, directory)
         finally:
-            if not keep:
-                _run("kind", "delete", "cluster", "--name", NAME)
+            if keep:
+                variables = [*daemon.environment.items(), ("KUBECONFIG", kubernetes.kubeconfig)]
+                said = " ".join(f"{name}={value}" for name, value in variables)
+                print(f"\nkept: export {said}; the next run without KEEP ends it", file=sys.stderr)
+            else:
+                _delete(daemon, directory)
 
 
-def _configuration(image: str) -> dict[str, object]:
-    return {
-        "kind": "Cluster",
-        "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "nodes": [{"role": role, "image": image} for role in ("control-plane", *["worker"] * 3)],
-    }
+def _create(daemon: Docker, kubeconfig: Path, image: str) -> None:
+    shared = kubeconfig.parent / "shared"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    configuration = kubeconfig.with_name("kind.yaml")
+    configuration.write_text(yaml.safe_dump(_configuration(image, shared)))
+    wanted = (f"--config={configuration}", f"--kubeconfig={kubeconfig}", f"--wait={READY_TIMEOUT}")
+    _kind(daemon, "create", "cluster", *wanted)
 
 
-def _pids(machine: str, pod_uid: str) -> list[str]:
-    return _in(machine, CONTAINERS_OF_POD.format(uid=pod_uid)).split()
+def _delete(daemon: Docker, directory: Path) -> None:
+    _kind(daemon, "delete", "cluster")
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def _in(machine: str, script: str) -> str:
-    return _run("docker", "exec", machine, "sh", "-ec", script)
+def _configuration(image: str, shared: Path) -> Any:
+    """Machines as people are given them, with one directory in common."""
+    document = yaml.safe_load(MACHINES.read_text())
+    mounted = {"hostPath": str(shared), "containerPath": str(shared)}
+    document["name"] = NAME
+    document["kubeadmConfigPatches"] = [QUICKER]
+    for node in document["nodes"]:
+        node |= {"image": image, "extraMounts": [mounted]}
+    return document
 
 
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=START_TIMEOUT_S
-        )
-    except (FileNotFoundError, subprocess.TimeoutExpired) as failure:
-        raise CannotStart(f"{command[0]}: {failure}") from failure
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["failed"]
-        raise CannotStart(f"{' '.join(command[:3])}: {lines[-1]}")
-    return done.stdout
+def _kind(daemon: Docker, *words: str, cluster: bool = True) -> str:
+    """kind, of which people here may have their own."""
+    program = shutil.which("kind") or binary("kind")
+    named = (f"--name={NAME}",) if cluster else ()
+    return daemon.run(program, *words, *named)

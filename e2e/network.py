@@ -55,18 +55,23 @@ def require_network() -> None:
 
 def require_addresses(said: str | None = None) -> None:
     """That nobody else has those of pods and Services; `said`: what `ip -o -4 address` says."""
+    for who, needed in (("pods", PODS), ("Services", SERVICES)):
+        require_free(needed, who, BRIDGE, said)
+
+
+def require_free(needed: str, who: str, bridge: str, said: str | None = None) -> None:
+    """That no interface but our own bridge has any of these addresses."""
     if said is None:
         command = ["ip", "-o", "-4", "address"]
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     for line in said.splitlines():
         _, interface, _, address, *_ = line.split()
         network = ipaddress.ip_interface(address).network
-        for who, needed in (("pods", PODS), ("Services", SERVICES)):
-            if interface != BRIDGE and network.overlaps(ipaddress.ip_network(needed)):
-                raise CannotStart(
-                    f"{interface} has {address}, and {who} need {needed}: "
-                    f"ip link delete {interface}, if nobody uses it"
-                )
+        if interface != bridge and network.overlaps(ipaddress.ip_network(needed)):
+            raise CannotStart(
+                f"{interface} has {address}, and {who} need {needed}: "
+                f"ip link delete {interface}, if nobody uses it"
+            )
 
 
 def remove_bridge() -> None:

@@ -1,7 +1,7 @@
 """Where the cluster comes from that Shardlog is installed on.
 
 | `E2E_KUBECONFIG` is set | that cluster; its machines are not touched |
-| `E2E_KIND_IMAGE` names a node image | kind, which must be there, and docker |
+| `PROVIDER=kind` | kind (`kind_cluster.py`), with the node image that `E2E_KIND_IMAGE` names |
 | otherwise | three machines on this one, from source (`source_cluster.py`) |
 
 A scenario sees only `Cluster`.  With `KEEP=1` a cluster stays when the run ends; the next run with
@@ -11,7 +11,6 @@ A scenario sees only `Cluster`.  With `KEEP=1` a cluster stays when the run ends
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from e2e.kubernetes import Kubernetes, Refused
 from e2e.processes import CannotStart
 
 KUBECONFIG_VARIABLE = "E2E_KUBECONFIG"
-KIND_IMAGE_VARIABLE = "E2E_KIND_IMAGE"
+PROVIDER_VARIABLE = "PROVIDER"
 KEEP_VARIABLE = "KEEP"
 
 
@@ -96,27 +95,19 @@ def cluster() -> Iterator[Cluster]:
         yield _given(Path(given))
         return
     keep = os.environ.get(KEEP_VARIABLE, "0") not in ("", "0")
-    image = os.environ.get(KIND_IMAGE_VARIABLE)
-    if image:
-        _require_kind()
-        from e2e.kind_cluster import kind_cluster
+    match os.environ.get(PROVIDER_VARIABLE) or "source":
+        case "kind":
+            from e2e.kind_cluster import kind_cluster
 
-        with kind_cluster(image, keep) as kind:
-            yield kind
-    else:
-        from e2e.source_control import controlled
+            with kind_cluster(keep) as kind:
+                yield kind
+        case "source":
+            from e2e.source_control import controlled
 
-        with controlled(keep) as source:
-            yield source
-
-
-def _require_kind() -> None:
-    """Whoever names an image wants kind, and no other cluster in its place."""
-    why = f"{KIND_IMAGE_VARIABLE} is set, and"
-    if shutil.which("kind") is None:
-        raise CannotStart(f"{why} kind is missing: go install sigs.k8s.io/kind@latest")
-    if shutil.which("docker") is None:
-        raise CannotStart(f"{why} docker is missing: apt-get install docker.io")
+            with controlled(keep) as source:
+                yield source
+        case other:
+            raise CannotStart(f"{PROVIDER_VARIABLE}={other}: neither source nor kind")
 
 
 def _given(kubeconfig: Path) -> Cluster:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import api_server, images, network, providers, source_cluster
+from e2e import api_server, capped_runtime, images, kind_cluster, network, providers, source_cluster
 from e2e.binaries import CannotBuild
 from e2e.holding import HeldProcesses
 from e2e.kubernetes import Kubernetes
@@ -238,32 +239,79 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     assert "\n" not in str(failure.value)
 
 
+def ask_for_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(providers.KUBECONFIG_VARIABLE, raising=False)
+    monkeypatch.setenv(providers.PROVIDER_VARIABLE, "kind")
+    monkeypatch.setenv(kind_cluster.IMAGE_VARIABLE, "kindest/node:v1.34.0")
+
+
 @pytest.mark.parametrize(
     ("there", "told"),
     [
-        ((), "kind is missing: go install sigs.k8s.io/kind@latest"),
-        (("kind",), "docker is missing: apt-get install docker.io"),
+        ((), "dockerd is missing: apt-get install docker.io"),
+        (("dockerd", "docker"), "containerd is missing: apt-get install containerd"),
     ],
 )
 def test_kind_is_not_replaced_by_another_cluster(
     programs: Path, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], told: str
 ):
-    monkeypatch.delenv(providers.KUBECONFIG_VARIABLE, raising=False)
-    monkeypatch.setenv(providers.KIND_IMAGE_VARIABLE, "kindest/node:v1.34.0")
-    provide(programs, *there)
+    ask_for_kind(monkeypatch)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for each in there:
+        provide(programs, each, script="exit 1")
     with pytest.raises(CannotStart) as failure, providers.cluster():
         raise AssertionError("it started")
-    assert str(failure.value) == f"E2E_KIND_IMAGE is set, and {told}"
+    assert str(failure.value) == told
+
+
+def test_only_root_starts_a_docker_daemon(programs: Path, monkeypatch: pytest.MonkeyPatch):
+    ask_for_kind(monkeypatch)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(CannotStart) as failure, providers.cluster():
+        raise AssertionError("it started")
+    assert str(failure.value) == "no Docker daemon runs here, and to start one needs root"
 
 
 def test_docker_that_does_not_answer_is_one_line(programs: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv(providers.KUBECONFIG_VARIABLE, raising=False)
-    monkeypatch.setenv(providers.KIND_IMAGE_VARIABLE, "kindest/node:v1.34.0")
-    provide(programs, "docker")
+    ask_for_kind(monkeypatch)
+    provide(programs, "docker", script="exit 0")
     provide(programs, "kind", script="echo story >&2; echo cannot connect to docker >&2; exit 1")
     with pytest.raises(CannotStart) as failure, providers.cluster():
         raise AssertionError("it started")
-    assert str(failure.value) == "kind delete cluster: cannot connect to docker"
+    assert str(failure.value) == "kind get clusters: cannot connect to docker"
+
+
+def test_another_provider_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    ask_for_kind(monkeypatch)
+    monkeypatch.setenv(providers.PROVIDER_VARIABLE, "minikube")
+    with pytest.raises(CannotStart) as failure, providers.cluster():
+        raise AssertionError("it started")
+    assert str(failure.value) == "PROVIDER=minikube: neither source nor kind"
+
+
+def test_the_runtime_asks_for_no_capability_that_is_missing(tmp_path: Path):
+    """Of a container, and of a process that is started in it."""
+    held = {"capabilities": {"bounding": ["CAP_CHOWN", "CAP_SYS_RESOURCE"], "ambient": []}}
+    capped = {"capabilities": {"bounding": ["CAP_CHOWN"], "ambient": []}}
+    container, process = tmp_path / "config.json", tmp_path / "process.json"
+    container.write_text(json.dumps({"ociVersion": "1.0.2", "process": held}))
+    process.write_text(json.dumps(held))
+    for words in (
+        ["--log", "a.json", "create", "--bundle", str(tmp_path), "name"],
+        ["exec", "--process", str(process), "name"],
+        ["delete", "name"],
+    ):
+        capped_runtime.cap(words, {"CAP_SYS_RESOURCE"})
+    assert json.loads(container.read_text()) == {"ociVersion": "1.0.2", "process": capped}
+    assert json.loads(process.read_text()) == capped
+
+
+def test_a_process_without_a_capability_knows_which():
+    script = "from e2e import capped_runtime; print(*sorted(capped_runtime.missing_capabilities()))"
+    without = ["setpriv", "--bounding-set=-sys_time", "--inh-caps=-sys_time"]
+    words = [*(without if os.geteuid() == 0 else ()), sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "CAP_SYS_TIME" in done.stdout.split()
 
 
 def test_a_given_cluster_that_does_not_answer_is_one_line(

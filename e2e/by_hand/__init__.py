@@ -1,0 +1,1 @@
+"""What people do by hand, done by the scripts that they are given."""
