@@ -23,8 +23,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e import capped_runtime
-from e2e.machines import kill, kill_all, make_cgroup, remove_cgroup, remove_directory, shims_of
+from e2e import capped_runtime, no_such_name
+from e2e.machines import (
+    hierarchies,
+    kill,
+    kill_all,
+    make_cgroup,
+    remove_cgroup,
+    remove_directory,
+    shims_of,
+)
 from e2e.network import require_free
 from e2e.processes import CannotStart
 
@@ -35,6 +43,7 @@ LOG = DIRECTORY / "dockerd.log"
 NETWORK = "shardlog-kind"
 """Also the name of its bridge."""
 ADDRESSES = "172.30.240.0/24"
+NAME_SERVER = "172.30.240.254"
 CGROUP = "/shardlog-kind"
 MODULES = Path("/lib/modules")
 """Nodes of kind mount it, and Docker makes it where there is none."""
@@ -95,18 +104,21 @@ def docker(keep: bool) -> Iterator[Docker]:
             yield own
             return
         clean()
-        started = None
+        started: list[subprocess.Popen[bytes]] = []
         try:
-            started = _start(keep)
-            _await(own, started)
+            DIRECTORY.mkdir(parents=True)
+            make_cgroup(CGROUP)
+            started.append(_start_daemon(keep))
+            _await(own, started[0])
+            started.append(_start_name_server(keep))
             yield own
         finally:
             if keep:
-                _kept.extend([started] if started else [])
+                _kept.extend(started)
             else:
                 clean()
-                if started:
-                    started.wait()
+                for each in started:
+                    each.wait()
 
 
 def clean() -> None:
@@ -130,14 +142,27 @@ def clean() -> None:
         MODULES.rmdir()
 
 
-def _start(keep: bool) -> subprocess.Popen[bytes]:
-    DIRECTORY.mkdir(parents=True)
-    make_cgroup(CGROUP)
+def _start_daemon(keep: bool) -> subprocess.Popen[bytes]:
     configuration = DIRECTORY / "daemon.json"
     configuration.write_text(json.dumps(_configuration()))
+    return _started(keep, "dockerd", f"--config-file={configuration}")
+
+
+def _start_name_server(keep: bool) -> subprocess.Popen[bytes]:
+    """Containers reach no other; one in the cgroup ends with them."""
+    subprocess.run(["ip", "address", "add", f"{NAME_SERVER}/32", "dev", NETWORK], check=True)
+    started = _started(keep, sys.executable, no_such_name.__file__, NAME_SERVER)
+    below = f"{CGROUP}/names"
+    make_cgroup(below)
+    for top in hierarchies():
+        (top / below.strip("/") / "cgroup.procs").write_text(str(started.pid))
+    return started
+
+
+def _started(keep: bool, *command: str) -> subprocess.Popen[bytes]:
     with LOG.open("ab") as output:
         return subprocess.Popen(
-            [*([] if keep else END_WITH_PARENT), "dockerd", f"--config-file={configuration}"],
+            [*([] if keep else END_WITH_PARENT), *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -163,6 +188,7 @@ def _configuration() -> dict[str, object]:
         "pidfile": str(PID),
         "hosts": [f"unix://{SOCKET}"],
         "bridge": "none",
+        "dns": [NAME_SERVER],
         "iptables": False,
         "ip6tables": False,
         "ip-masq": False,

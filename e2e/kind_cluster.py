@@ -33,6 +33,8 @@ for id in $(ctr -n k8s.io containers ls -q "$pod"); do
     ctr -n k8s.io tasks ps $id 2>/dev/null | awk 'NR > 1 {{print $1}}' || true
 done
 """
+ADDRESSES = {"podSubnet": "10.245.0.0/16", "serviceSubnet": "10.97.0.0/16"}
+"""Others than those of the cluster from source, which may run beside this one."""
 QUICKER = """\
 kind: ClusterConfiguration
 apiServer:
@@ -170,6 +172,7 @@ def _configuration(image: str, shared: Path) -> Any:
     document = yaml.safe_load(MACHINES.read_text())
     mounted = {"hostPath": str(shared), "containerPath": str(shared)}
     document["name"] = NAME
+    document["networking"] = ADDRESSES
     document["kubeadmConfigPatches"] = [QUICKER]
     for node in document["nodes"]:
         node |= {"image": image, "extraMounts": [mounted]}

@@ -213,7 +213,6 @@ def _import_images(root: Path, provisioner: str, helper: str) -> None:
 
 def _kube_proxy(root: Path) -> Path:
     """With the tools that it calls, and what these are linked with."""
-    program = PROGRAMS["kube-proxy"]
 
     def fill(context: Path) -> str:
         shutil.copy2(binary("kube-proxy"), context / "kube-proxy")
@@ -231,15 +230,16 @@ def _kube_proxy(root: Path) -> Path:
             'ENTRYPOINT ["/usr/local/bin/kube-proxy"]\n'
         )
 
-    return archive_of_image("kube-proxy", KUBE_PROXY, [str(program), *KUBE_PROXY_TOOLS], fill)
+    made_from = [str(PROGRAMS["kube-proxy"]), Path(__file__).read_text()]
+    return archive_of_image("kube-proxy", KUBE_PROXY, made_from, fill)
 
 
 def _with_libraries(root: Path, programs: Sequence[str]) -> set[str]:
-    """Paths in this root, as the loader says them, and the extensions of iptables."""
-    said = _run("chroot", root, "ldd", *programs)
-    libraries = set(re.findall(r"(/\S+) \(0x", said))
+    """Paths in this root, as the loader says them, and the extensions of iptables with theirs."""
     extensions = (root / "usr/lib").glob("*-linux-gnu/xtables/*.so")
-    return {*programs, *libraries, *(f"/{each.relative_to(root)}" for each in extensions)}
+    all_of_them = [*programs, *(f"/{each.relative_to(root)}" for each in extensions)]
+    said = _run("chroot", root, "ldd", *all_of_them)
+    return {*all_of_them, *re.findall(r"(/\S+) \(0x", said)}
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:
