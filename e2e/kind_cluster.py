@@ -20,7 +20,8 @@ import yaml
 from e2e import node_image
 from e2e.binaries import binary, cache
 from e2e.docker_daemon import Docker, docker
-from e2e.kubernetes import Kubernetes
+from e2e.kubernetes import Kubernetes, Refused
+from e2e.processes import CannotStart
 
 NAME = "shardlog-e2e"
 MACHINES = Path(__file__).parent.parent / "examples" / "kind.yaml"
@@ -142,6 +143,7 @@ def kind_cluster(keep: bool) -> Iterator[KindCluster]:
             if not (keep and there):
                 image = os.environ.get(IMAGE_VARIABLE) or node_image.imported(daemon)
                 _create(daemon, kubernetes.kubeconfig, image)
+                _await_ready(kubernetes)
             yield KindCluster(kubernetes, daemon, directory)
         finally:
             if keep:
@@ -162,6 +164,14 @@ def _create(daemon: Docker, kubeconfig: Path, image: str) -> None:
     _kind(daemon, "create", "cluster", *wanted)
 
 
+def _await_ready(kubernetes: Kubernetes) -> None:
+    """kind waits for the control plane alone."""
+    try:
+        kubernetes.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=180s")
+    except Refused as refusal:
+        raise CannotStart(f"kind: {refusal}") from refusal
+
+
 def _delete(daemon: Docker, directory: Path) -> None:
     _kind(daemon, "delete", "cluster")
     shutil.rmtree(directory, ignore_errors=True)
@@ -174,8 +184,9 @@ def _configuration(image: str, shared: Path) -> Any:
     document["name"] = NAME
     document["networking"] = ADDRESSES
     document["kubeadmConfigPatches"] = [QUICKER]
-    for node in document["nodes"]:
-        node |= {"image": image, "extraMounts": [mounted]}
+    for number, node in enumerate(document["nodes"]):
+        zone = {"topology.kubernetes.io/zone": f"zone-{number}"}
+        node |= {"image": image, "extraMounts": [mounted], "labels": zone}
     return document
 
 

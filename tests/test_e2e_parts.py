@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from e2e import api_server, capped_runtime, images, kind_cluster, network, providers, source_cluster
+from e2e import (
+    api_server,
+    capped_runtime,
+    images,
+    kind_cluster,
+    network,
+    no_such_name,
+    providers,
+    source_cluster,
+)
 from e2e.binaries import CannotBuild
 from e2e.holding import HeldProcesses
 from e2e.kubernetes import Kubernetes
@@ -304,6 +313,14 @@ def test_the_runtime_asks_for_no_capability_that_is_missing(tmp_path: Path):
         capped_runtime.cap(words, {"CAP_SYS_RESOURCE"})
     assert json.loads(container.read_text()) == {"ociVersion": "1.0.2", "process": capped}
     assert json.loads(process.read_text()) == capped
+
+
+def test_no_name_is_known_to_those_who_reach_no_server():
+    question = b"\3etc\4logs\3svc\0" + b"\0\x1c" + b"\0\1"
+    query = b"\x12\x34" + b"\1\0" + b"\0\1" + bytes(6) + question
+    told = no_such_name.answer(query + b"and options")
+    assert told == b"\x12\x34" + b"\x81\x83" + b"\0\1" + bytes(6) + question
+    assert no_such_name.answer(b"") == no_such_name.answer(query[:14]) == b""
 
 
 def test_a_process_without_a_capability_knows_which():
