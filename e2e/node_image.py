@@ -202,7 +202,7 @@ def _import_images(root: Path, provisioner: str, helper: str) -> None:
     images = root / "tmp" / "images"
     images.mkdir()
     for each in archives:
-        (images / each.name).hardlink_to(each)
+        shutil.copyfile(each, images / each.name)
     (images / "tags").write_text(f"{KUBE_PROXY} {helper}\n")
     (root / "tmp" / "containerd.toml").write_text(CONTAINERD)
     script = f"mount -t proc proc {root}/proc; chroot {root} bash -euc '{IMPORTING}'"
