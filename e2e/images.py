@@ -261,8 +261,8 @@ def _wheels(kind: str, python: str) -> Path:
     place = _place(f"wheels-{kind}", made_from).with_suffix("")
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = place.with_suffix(".new")
-        shutil.rmtree(unfinished, ignore_errors=True)
+        # Of this run alone: another one may be at it, too.
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
         pip = (sys.executable, "-m", "pip")
         built = [each for each in wanted if each.startswith(NO_WHEEL)]
         if built:
@@ -273,7 +273,12 @@ def _wheels(kind: str, python: str) -> Path:
             *(f"--python-version={python}", "-c", str(constraints), "-d", str(unfinished)),
             *wanted,
         )
-        unfinished.rename(place)
+        try:
+            unfinished.rename(place)
+        except OSError:
+            if not place.exists():
+                raise
+            shutil.rmtree(unfinished)  # the other one was faster
     return place
 
 
