@@ -3,7 +3,8 @@
 Entries that a follower has acknowledged are not sent to it again (N7): a leader that did so would
 harm nobody but the network, so no other checker would ever notice.  And whoever is taken into an
 ensemble has been a standby before (rule 10): coverage keeps a node that lags from doing harm, so
-that does not show by itself either.
+that does not show by itself either.  Nor does it that one that has caught up is not taken in: the
+change is given up, and begun anew.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardlog.protocol.effects import Effect, Event, Received, SendEntries
+from shardlog.protocol.effects import Effect, Event, Received, Send, SendEntries
 from shardlog.protocol.entry import Member
-from shardlog.protocol.messages import Ack, AddFollower, Envelope, FenceAnswer
+from shardlog.protocol.messages import Ack, AddFollower, Envelope, FenceAnswer, Prepare, Refused
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.shard import Phase, Shard
 from shardlog.protocol.states import Role
@@ -78,6 +79,28 @@ class FeedingChecker(Observer):
                     f"{replica.member} sends {effect.headers[0].id} to {effect.to},"
                     f" who has acknowledged all below {known}",
                 )
+        if type(event) is Received and type(event.envelope.message) is Prepare:
+            self._check_taken_in(world, replica, event.envelope.message, effects)
+
+    @staticmethod
+    def _check_taken_in(
+        world: World, leader: Replica, prepare: Prepare, effects: Sequence[Effect]
+    ) -> None:
+        """A standby that has told its leader that it holds everything is not refused as no one."""
+        new, lead = prepare.change.new, leader.lead
+        cursor = lead.cursors.get(new) if new is not None and lead is not None else None
+        if new is None or lead is None or cursor is None or cursor.lost:
+            return
+        in_force = lead.change is not None or prepare.change.before != lead.ensemble
+        if in_force or prepare.epoch <= leader.epoch or leader.commit <= lead.tenure_first:
+            return
+        there = world.nodes[new.node].replica
+        ready = there.member == new and there.role is Role.STANDBY and there.syncing is None
+        ready = ready and cursor.announced and cursor.at >= leader.log.end
+        refusals = [each.envelope.message for each in effects if type(each) is Send]
+        refused = any(type(each) is Refused and each.request == "Prepare" for each in refusals)
+        if ready and refused:
+            raise SafetyFailure("StandbysAreTakenIn", f"{leader.member} refuses {new}")
 
     def on_store(self, world: World, version: int, shard: Shard | None) -> None:
         if shard is None or shard.phase is not Phase.PREPARE or shard.change is None:

@@ -258,7 +258,7 @@ HOLES = (
         "standby_never_synced",
         "a standby that started over behind a snapshot is never taken in",
         ("V7_H4_5",),
-        1,
+        3,
         ((replica, "HANDLERS", {**_HANDLERS, Progress: _still_syncing}),),
         "retention",
     ),
