@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 NEVER_US = 1 << 62
 
 
+GIVE_WAY_BEYOND = 27
+"""The adversary calms down by a factor of 3 each time; beyond this one clients do, too."""
+
+
 class Call:
     """One operation under way; `message` is sent again until it is answered."""
 
@@ -124,9 +128,9 @@ class Client:
         world = self.world
         random = world.random.random
         options = world.options
-        # Where nothing gets done they give way, as a node's admission makes them: a new node has to
-        # gain on what is written.
-        think_ms = options.think_ms * world.adversary.slower
+        # Where calm alone does not help they give way, as a node's admission makes them: a new node
+        # has to gain on what is written.
+        think_ms = options.think_ms * max(1, world.adversary.slower // GIVE_WAY_BEYOND)
         world.scheduler.after(int(think_ms * (500 + 1000 * random())), self._act, None)
         self._retry()
         if self.finishing == 0:

@@ -31,7 +31,7 @@ from shardlog.protocol.coordinator_state import CoordinatorState, Election
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import Format, Superblock
 from shardlog.protocol.entry import Header, Member, Seal, marker
-from shardlog.protocol.failures import BelowCommit, Refusal, StaleEpoch
+from shardlog.protocol.failures import Refusal, StaleEpoch
 from shardlog.protocol.history import OPEN_END, History, clip, last_epoch
 from shardlog.protocol.leadership import Leadership
 from shardlog.protocol.log import Log, Mark
@@ -41,7 +41,6 @@ from shardlog.protocol.replica_state import ReplicaState
 from shardlog.protocol.sessions import admit
 from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Cause, Role
-from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 from shardlog.sim.hole_mutants import HOLES
 from shardlog.sim.mutant import Mutant, always
 from shardlog.sim.repair_mutants import REPAIR
@@ -175,17 +174,6 @@ def _damage_hidden(self: ReplicaState) -> FenceAnswer:
 
 
 _FENCE_ANSWER = ReplicaState.fence_answer
-
-
-def _always_start_over(source: Extent, destination: Extent) -> Negotiated | BelowCommit:
-    plan = negotiate(source, destination)
-    if isinstance(plan, Negotiated) and plan.plan is Plan.TAIL:
-        return Negotiated(Plan.WIPE, source.first, source.end)
-    return plan
-
-
-def _syncing_may_ack(r: ReplicaState) -> bool:
-    return r.role is Role.FOLLOWER
 
 
 def _unchained(seal: Seal, lost: Header, parent: int, timestamp_ms: int) -> Header:
@@ -402,16 +390,6 @@ MUTANTS = _kinds(
         ("T2", "N2"),
         2,
         ((ReplicaState, "fence_answer", _damage_hidden),),
-    ),
-    Mutant(
-        "always_started_over",
-        "a follower that lacks a tail is made to start over from a snapshot, and acks meanwhile",
-        ("V7", "V9"),
-        1,
-        (
-            (leading, "negotiate", _always_start_over),
-            (following, "may_ack", _syncing_may_ack),
-        ),
     ),
     Mutant(
         "loss_unasked",

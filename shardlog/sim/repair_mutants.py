@@ -23,12 +23,14 @@ from shardlog.protocol.effects import (
     WriteEntries,
 )
 from shardlog.protocol.entry import Member, Seal
+from shardlog.protocol.failures import BelowCommit
 from shardlog.protocol.log import Archive
 from shardlog.protocol.messages import Announce, Envelope, Heartbeat, Trim
 from shardlog.protocol.replica import Replica
 from shardlog.protocol.replica_state import Due, ReplicaState
 from shardlog.protocol.shard import Phase, Shard
 from shardlog.protocol.states import Role
+from shardlog.protocol.sync import Extent, Negotiated, Plan, negotiate
 from shardlog.sim import disk
 from shardlog.sim.mutant import Mutant, always
 from shardlog.sim.recovery import Found, classify
@@ -140,6 +142,18 @@ def _trimmed_while_fenced(r: ReplicaState, envelope: Envelope, message: Heartbea
 
 _OBEDIENT = {**_HANDLERS, Heartbeat: _trimmed_while_fenced, Trim: _trimmed_while_fenced}
 
+
+def _always_start_over(source: Extent, destination: Extent) -> Negotiated | BelowCommit:
+    plan = negotiate(source, destination)
+    if isinstance(plan, Negotiated) and plan.plan is Plan.TAIL:
+        return Negotiated(Plan.WIPE, source.first, source.end)
+    return plan
+
+
+def _syncing_may_ack(r: ReplicaState) -> bool:
+    return r.role is Role.FOLLOWER
+
+
 REPAIR = (
     Mutant(
         "sync_ends_early",
@@ -207,6 +221,16 @@ REPAIR = (
 )
 
 BY_TEST = {
+    "always_started_over": Mutant(
+        "always_started_over",
+        "a follower that lacks a tail is made to start over from a snapshot, and acks meanwhile",
+        ("V7", "V9"),
+        0,
+        (
+            (leading, "negotiate", _always_start_over),
+            (following, "may_ack", _syncing_may_ack),
+        ),
+    ),
     "trimmed_without_table": Mutant(
         "trimmed_without_table",
         "the past is dropped before the table of sessions is kept",
