@@ -99,8 +99,8 @@ def _give_up(c: CoordinatorState, record: Shard, election: Election, entry: Entr
         return
     lost = stakes.loss_of(entry, election.answers)
     if lost is not None:
-        # What is known of it now replaces what was known when it was given up before.
-        others = tuple(each for each in record.losses if each.id != lost.id)
+        # The log goes on behind what was taken for its tail when that was given up.
+        others = tuple(each for each in record.losses if each.count or each.id != lost.id)
         c.write(changed(record, losses=(*others, lost), accepting=None))
 
 

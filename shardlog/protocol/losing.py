@@ -62,9 +62,10 @@ def leaves_sessions_in_doubt(lead: Leadership) -> bool:
     """Whether a loss without headers lies where the table of sessions was not started over since.
 
     Replicas that have a marker there, and one that has the entries after all, have other tables.
+    What is lost may be such a marker itself.
     """
     return any(
-        lost.kind is Kind.UNKNOWN
+        (lost.kind is Kind.UNKNOWN or (lost.kind is Kind.LOST and not lost.request))
         and lost.count
         and lost.base >= lead.tip.limits.since
         and epoch_at(lead.kept.history, lost.base) == lost.epoch

@@ -118,7 +118,8 @@ class ReadChecker(Observer):
 def _is_in_doubt(world: World, replica: Replica, start: int, end: int) -> bool:
     """Whether a table that was started over at `start` has been folded over an unknown entry."""
     for lost in world.losses.known:
-        if lost.kind is Kind.UNKNOWN and lost.count and start <= lost.base < end:
+        unknown = lost.kind is Kind.UNKNOWN or (lost.kind is Kind.LOST and not lost.request)
+        if unknown and lost.count and start <= lost.base < end:
             there = replica.log.covering(lost.base)
             if there is not None and there.kind is Kind.LOST and not there.request:
                 return True
