@@ -27,7 +27,6 @@ from shardlog.protocol import (
     serving,
     tending,
 )
-from shardlog.protocol.coordinator_state import CoordinatorState, Election
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import Format, Superblock
 from shardlog.protocol.entry import Header, Member, Seal, marker
@@ -106,12 +105,6 @@ def _count_everyone(
 
 def _standby_may_ack(r: ReplicaState) -> bool:
     return r.syncing is None
-
-
-def _resume(c: CoordinatorState, record: Shard) -> bool:
-    if c.election is None or c.election.epoch != record.epoch:
-        c.election = Election(record.epoch, c.now_ms)
-    return True
 
 
 def _lead_again(r: ReplicaState, message: BecomeLeader, cut: int) -> Refusal | None:
@@ -355,13 +348,6 @@ MUTANTS = _kinds(
             (reconfiguring, "removes_leader", always(False)),
             (changing, "removes_leader", always(False)),
         ),
-    ),
-    Mutant(
-        "election_resumed",
-        "a coordinator goes on with an election that it finds",
-        ("O1",),
-        507,
-        ((electing, "owns", _resume),),
     ),
     Mutant(
         "leads_again",

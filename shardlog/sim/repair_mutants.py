@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardlog.protocol import electing, fencing, following, leading, losing, reconfiguring, replica
-from shardlog.protocol.coordinator_state import CoordinatorState
+from shardlog.protocol.coordinator_state import CoordinatorState, Election
 from shardlog.protocol.cursor import Cursor
 from shardlog.protocol.effects import (
     Barrier,
@@ -154,6 +154,12 @@ def _syncing_may_ack(r: ReplicaState) -> bool:
     return r.role is Role.FOLLOWER
 
 
+def _resume(c: CoordinatorState, record: Shard) -> bool:
+    if c.election is None or c.election.epoch != record.epoch:
+        c.election = Election(record.epoch, c.now_ms)
+    return True
+
+
 REPAIR = (
     Mutant(
         "sync_ends_early",
@@ -221,6 +227,13 @@ REPAIR = (
 )
 
 BY_TEST = {
+    "election_resumed": Mutant(
+        "election_resumed",
+        "a coordinator goes on with an election that it finds",
+        ("O1",),
+        0,
+        ((electing, "owns", _resume),),
+    ),
     "always_started_over": Mutant(
         "always_started_over",
         "a follower that lacks a tail is made to start over from a snapshot, and acks meanwhile",
