@@ -42,7 +42,7 @@ from shardlog.protocol.shard import Shard
 from shardlog.protocol.states import Cause, Role
 from shardlog.sim.hole_mutants import HOLES
 from shardlog.sim.mutant import Mutant, always
-from shardlog.sim.repair_mutants import REPAIR
+from shardlog.sim.repair_mutants import BY_TEST, REPAIR
 from shardlog.sim.store import Store
 
 # --- wrong rules -------------------------------------------------------------------------------
@@ -401,3 +401,6 @@ MUTANTS = _kinds(
         ((tending, "tend_lost", always(False)),),
     ),
 )
+
+ALL_MUTANTS = MUTANTS | BY_TEST
+"""Also those that the simulator does not show."""

@@ -14,7 +14,7 @@ from shardlog.protocol.entry import Header, Member
 from shardlog.protocol.history import clip
 from shardlog.protocol.messages import FenceAnswer, Kept
 from shardlog.protocol.quorum import Ensemble, QuorumPolicy
-from shardlog.sim.mutants import MUTANTS
+from shardlog.sim.mutants import ALL_MUTANTS
 
 
 def seed_election(
@@ -52,5 +52,5 @@ def broken(names: Iterable[str]) -> Iterator[None]:
             if name == "seed_election":
                 stack.enter_context(patch.object(choice, "decide", seed_election))
             else:
-                stack.enter_context(MUTANTS[name].applied())
+                stack.enter_context(ALL_MUTANTS[name].applied())
         yield

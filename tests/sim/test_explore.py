@@ -4,7 +4,7 @@ import pytest
 
 from shardlog.sim.explore import explore
 from shardlog.sim.explore_worlds import WORLDS, named, sized
-from shardlog.sim.mutants import MUTANTS
+from shardlog.sim.mutants import ALL_MUTANTS
 
 
 @pytest.mark.parametrize("world", [each.name for each in WORLDS])
@@ -26,7 +26,7 @@ def test_a_small_world_is_exhausted_and_nothing_is_wrong_in_it(world):
 def test_a_rule_taken_away_is_found_with_a_path_to_it(mutant, world, bounds, text):
     epochs, writes, crashes = bounds
     smaller = sized(named(world), epochs=epochs, writes=writes, crashes=crashes)
-    with MUTANTS[mutant].applied():
+    with ALL_MUTANTS[mutant].applied():
         report = explore(smaller, 50_000)
     assert text in str(report.failure)
     assert report.transcript

@@ -12,7 +12,7 @@ from explore_views import Seen, uncovered
 from shardlog.sim.explore import Explorer
 from shardlog.sim.explore_messages import Reduction
 from shardlog.sim.explore_worlds import named, sized
-from shardlog.sim.mutants import MUTANTS
+from shardlog.sim.mutants import ALL_MUTANTS
 
 EACH = [each for each in Reduction if each.value and each.value & (each.value - 1) == 0]
 SMALL = [
@@ -72,7 +72,7 @@ def test_all_that_is_seen_without_any_reduction_is_seen_with_all_of_them(bounds)
 def test_a_rule_taken_away_is_found_without_each_reduction(mutant, world, bounds, without):
     epochs, writes, crashes = bounds
     smaller = sized(named(world), epochs=epochs, writes=writes, crashes=crashes)
-    with MUTANTS[mutant].applied():
+    with ALL_MUTANTS[mutant].applied():
         world, start = smaller.begin(Reduction.ALL & ~without)
         report = Explorer(mutant, world, start, 50_000).run()
     assert report.failure is not None
