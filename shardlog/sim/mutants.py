@@ -183,8 +183,9 @@ MUTANTS = _kinds(
         "commit_any_epoch",
         "entries of older epochs are counted by themselves",
         ("O3",),
-        43,
+        22,
         ((commit, "of_current_epoch", always(True)),),
+        "losses",
     ),
     Mutant(
         "oxia_truncation",
