@@ -252,7 +252,10 @@ class LossChecker(Observer):
     def _check_needed(world: World, shard: Shard) -> None:
         if shard.leader is None or not shard.losses:
             return
-        log = world.nodes[shard.leader.node].replica.log
+        node = world.nodes[shard.leader.node]
+        if not node.up:
+            return  # it has died meanwhile, and its files are not to be read through it
+        log = node.replica.log
         for lost in shard.losses:
             there = log.covering(lost.base)
             if lost.count or there is None or there.id != lost.id or there.kind is Kind.UNKNOWN:
