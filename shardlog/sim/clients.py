@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 NEVER_US = 1 << 62
 
-
 GIVE_WAY_BEYOND = 27
 """The adversary calms down by a factor of 3 each time; beyond this one clients do, too."""
 
